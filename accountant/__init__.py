@@ -1,0 +1,1 @@
+"""The accountant as a library: losses, mechanisms, budgets, ledger. No HTTP, no async."""

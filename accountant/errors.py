@@ -1,0 +1,202 @@
+"""Every error that a caller can see, each said once: code, HTTP status, whether a retry can help.
+
+OdometerError
+ ├─ MalformedBody 400 · IdempotencyKeyRequired 400
+ ├─ Unauthenticated 401 · Forbidden 403
+ ├─ UnknownDataset · UnknownBudget · UnknownKey · UnknownEntry · NotFound 404 · MethodNotAllowed 405
+ ├─ BodyTooLarge 413 · InvalidRequest · KeyReused · NotValidUnderAdjacency 422
+ ├─ BudgetExceeded · DatasetExists · BudgetExists · DatasetClosed 409 · EditConflict 412 · IfMatchRequired 428
+ └─ StoreUnavailable · LedgerCorrupt · LedgerRolledBack · Overloaded 503 · InternalError 500
+
+The client's error classes are generated from this registry.
+"""
+
+from typing import Any, ClassVar
+
+
+class OdometerError(Exception):
+    """Base of all. `detail` tells a person what was wrong and what would work; `fields` are values.
+
+    Class attributes: `code` (slug, last part of the problem's type), `title`, `status` (HTTP),
+    `retryable` (whether the same request with the same key may succeed later by itself).
+    """
+
+    code: ClassVar[str] = "error"
+    title: ClassVar[str] = "Something went wrong"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, detail: str, **fields: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.fields = fields
+
+    def problem(self) -> dict[str, Any]:
+        """The RFC 9457 body of this error."""
+        return {
+            "type": f"/problems/{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "retryable": self.retryable,
+            **self.fields,
+        }
+
+
+class MalformedBody(OdometerError):
+    """The body is not one well-formed JSON document (syntax, NaN, duplicate keys, encoding, depth)."""
+
+    code, title, status = "malformed-body", "The body is not well-formed JSON", 400
+
+
+class IdempotencyKeyRequired(OdometerError):
+    """A charge came without a usable Idempotency-Key header (1 to 128 printable ASCII characters)."""
+
+    code, title, status = "idempotency-key-required", "A charge needs an idempotency key", 400
+
+
+class Unauthenticated(OdometerError):
+    """No key, or one that is unknown or revoked."""
+
+    code, title, status = "unauthenticated", "A valid API key is needed", 401
+
+
+class Forbidden(OdometerError):
+    """The key's role does not allow this."""
+
+    code, title, status = "forbidden", "This key may not do that", 403
+
+
+class NotFound(OdometerError):
+    """No such path."""
+
+    code, title, status = "not-found", "There is nothing here", 404
+
+
+class UnknownDataset(NotFound):
+    """No dataset of that name. Datasets are never created on the fly."""
+
+    code, title = "unknown-dataset", "There is no such dataset"
+
+
+class UnknownBudget(NotFound):
+    """The dataset has no budget of that name."""
+
+    code, title = "unknown-budget", "There is no such budget"
+
+
+class UnknownKey(NotFound):
+    """No API key of that id."""
+
+    code, title = "unknown-key", "There is no such API key"
+
+
+class MethodNotAllowed(OdometerError):
+    """The path exists, the method does not."""
+
+    code, title, status = "method-not-allowed", "This path does not take that method", 405
+
+
+class BodyTooLarge(OdometerError):
+    """The body is larger than the service reads."""
+
+    code, title, status = "body-too-large", "The body is too large", 413
+
+
+class InvalidRequest(OdometerError):
+    """Well-formed, but a field is wrong. `errors` lists each: field, message."""
+
+    code, title, status = "invalid-request", "A field is not valid", 422
+
+
+class KeyReused(OdometerError):
+    """The same idempotency key came with another command. Nothing was charged."""
+
+    code, title, status = "key-reused", "This idempotency key was used for something else", 422
+
+
+class NotValidUnderAdjacency(OdometerError):
+    """The mechanism's analysis does not hold under the dataset's adjacency."""
+
+    code, title, status = "not-valid-under-adjacency", "Not valid under this dataset's adjacency", 422
+
+
+class BudgetExceeded(OdometerError):
+    """The charge does not fit at least one budget. Nothing was charged; a smaller one may fit.
+
+    `refusals` lists each budget that refuses; `would_fit` says what would fit.
+    """
+
+    code, title, status = "budget-exceeded", "The budget does not allow this charge", 409
+
+
+class DatasetExists(OdometerError):
+    """The name is taken. Names are never used twice."""
+
+    code, title, status = "dataset-exists", "There is already a dataset of that name", 409
+
+
+class DatasetClosed(OdometerError):
+    """The dataset takes no more charges."""
+
+    code, title, status = "dataset-closed", "This dataset is closed", 409
+
+
+class EditConflict(OdometerError):
+    """The budget changed since it was read (If-Match does not match)."""
+
+    code, title, status = "edit-conflict", "The budget was changed by someone else", 412
+
+
+class IfMatchRequired(OdometerError):
+    """A change of a budget must say which version it changes."""
+
+    code, title, status = "if-match-required", "Say which version you change", 428
+
+
+class InternalError(OdometerError):
+    """A fault of the service. Whether the request took effect is unknown: ask again with the same key."""
+
+    code, title, status, retryable = "internal-error", "The service made a mistake", 500, True
+
+
+class Unsure(OdometerError):
+    """Base of the answers given when the ledger is unsure: nothing may be released on them."""
+
+    status, retryable = 503, True
+
+
+class StoreUnavailable(Unsure):
+    """The store is away, slow or unreadable."""
+
+    code, title = "store-unavailable", "The ledger cannot be reached"
+
+
+class LedgerCorrupt(Unsure):
+    """What the store holds contradicts itself. A person has to look."""
+
+    code, title, retryable = "ledger-corrupt", "The ledger contradicts itself", False
+
+
+class LedgerRolledBack(Unsure):
+    """History that this process saw is gone or differs. The stream is frozen."""
+
+    code, title, retryable = "ledger-rolled-back", "The ledger went back in time", False
+
+
+class Overloaded(Unsure):
+    """More is waiting than the service takes on."""
+
+    code, title = "overloaded", "The service is overloaded"
+
+
+def registry() -> dict[str, type[OdometerError]]:
+    """Every concrete error by its code."""
+    found: dict[str, type[OdometerError]] = {}
+    todo: list[type[OdometerError]] = [OdometerError]
+    while todo:
+        kind = todo.pop()
+        todo.extend(kind.__subclasses__())
+        if kind not in (OdometerError, Unsure):
+            found[kind.code] = kind
+    return dict(sorted(found.items()))

@@ -1,0 +1,88 @@
+"""The coordinates of a loss: Rényi orders, their units, and the version of both.
+
+A ledger stores the grid version it was opened with and is always read with that grid.
+Coordinate order (SOUNDNESS section 7): one per Rényi order, then the pure part (order
+infinity), then rho of zCDP, then mu squared of Gaussian DP, then delta.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+NAT_UNIT: Final = Fraction(1, 10**12)
+"""One unit of every coordinate except delta, in nats (rho, mu squared: the same 1e-12)."""
+DELTA_UNIT: Final = Fraction(1, 10**18)
+"""One unit of the delta coordinate."""
+
+_ORDERS_V1: Final = (
+    "1.25 1.5 1.75 2 2.5 3 3.5 4 4.5 5 5.5 6 6.5 7 7.5 8 9 10 11 12 13 14 16 18 20 22 24 28 32 36 40 44 "
+    "48 56 64 96 128 256 512 1024 2048 4096 8192"
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Finite Rényi orders (increasing, all above 1) and the place of every coordinate."""
+
+    version: int
+    exact_orders: tuple[Fraction, ...]
+
+    @cached_property
+    def orders(self) -> npt.NDArray[np.float64]:
+        """The finite orders as floats, shape (n_orders,); every one is exactly representable."""
+        orders = np.array([float(order) for order in self.exact_orders])
+        orders.setflags(write=False)
+        return orders
+
+    @cached_property
+    def n_orders(self) -> int:
+        return len(self.exact_orders)
+
+    @property
+    def pure(self) -> int:
+        """Index of the pure part, S(infinity)."""
+        return self.n_orders
+
+    @property
+    def rho(self) -> int:
+        """Index of rho (zCDP)."""
+        return self.n_orders + 1
+
+    @property
+    def mu_squared(self) -> int:
+        """Index of mu squared (Gaussian DP composes in squares)."""
+        return self.n_orders + 2
+
+    @property
+    def delta(self) -> int:
+        """Index of delta (the sum over approximate charges)."""
+        return self.n_orders + 3
+
+    @property
+    def size(self) -> int:
+        return self.n_orders + 4
+
+    @cached_property
+    def units(self) -> tuple[Fraction, ...]:
+        """The size of one unit of each coordinate."""
+        return (NAT_UNIT,) * (self.size - 1) + (DELTA_UNIT,)
+
+    def order_at_or_above(self, order: Fraction) -> int | None:
+        """Index of the least grid order >= `order`, or None above the last.
+
+        D_alpha never decreases in alpha, so the answer at the order above is an upper bound.
+        """
+        for index, grid_order in enumerate(self.exact_orders):
+            if grid_order >= order:
+                return index
+        return None
+
+
+GRID_V1: Final = Grid(1, tuple(Fraction(order) for order in _ORDERS_V1.split()))
+GRIDS: Final = {GRID_V1.version: GRID_V1}
+"""Every grid a ledger may have been opened with, by version."""
+CURRENT_GRID: Final = GRID_V1
