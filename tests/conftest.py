@@ -1,0 +1,59 @@
+"""For all tests: the folders that need a target of their own, and the refusal of skips where asked."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+APART = ("browser", "hooks")
+"""Folders under tests/ that need what a fresh machine lacks. Collected only when they are named."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--no-skips`: a test that skips itself has not been run, so it counts as failed."""
+    parser.addoption("--no-skips", action="store_true", help="count a skipped test or module as failed")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a folder of `APART` alone unless an argument of pytest lies in it."""
+    here = Path(__file__).parent
+    if collection_path.parent != here or collection_path.name not in APART:
+        return None
+    asked = [Path(config.invocation_params.dir, str(arg).split("::")[0]).resolve() for arg in config.args]
+    return not any(path.is_relative_to(collection_path) for path in asked)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in a folder of `APART` with its name."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in APART:
+            item.add_marker(folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Under `--no-skips`, a skipped test failed. An expected failure (xfail) is not a skip."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and item.config.getoption("no_skips"):
+        _fail(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Under `--no-skips`, a module that skips itself whole failed."""
+    report = yield
+    if report.skipped and collector.config.getoption("no_skips"):
+        _fail(report)
+    return report
+
+
+def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"not run, and here a skip is a failure (--no-skips): {reason}"
