@@ -1,0 +1,29 @@
+"""Privacy Odometer's client: ask before you release.
+
+from odometer_client import Client
+from odometer_client.mechanisms import Gaussian
+
+with Client("http://127.0.0.1:8790", key) as client:
+    client.charge("census", Gaussian(noise_multiplier=20))   # raises: do not release
+"""
+
+from odometer_client import errors, mechanisms
+from odometer_client.client import Client
+from odometer_client.documents import Check, Dataset, Document, Odometer, Receipt
+from odometer_client.errors import BudgetExceeded, OdometerError, OutcomeUnknown
+from odometer_client.mechanism import Mechanism
+
+__all__ = [
+    "BudgetExceeded",
+    "Check",
+    "Client",
+    "Dataset",
+    "Document",
+    "Mechanism",
+    "Odometer",
+    "OdometerError",
+    "OutcomeUnknown",
+    "Receipt",
+    "errors",
+    "mechanisms",
+]

@@ -1,0 +1,142 @@
+"""The core without I/O: what to send, what an answer means, whether and when to ask again.
+
+A face (sync, async, another language's) sends `Call.request`, tells the call what happened through
+`answered` or `failed`, and does what it returns: `Wait`, or hand back the document.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from odometer_client.base import OdometerError, OutcomeUnknown, ProblemError, UnexpectedAnswer, Unreachable
+from odometer_client.errors import BY_CODE
+
+FIRST_WAIT_S: Final = 0.05
+LONGEST_WAIT_S: Final = 2.0
+LONGEST_RETRY_AFTER_S: Final = 10.0
+_GATEWAY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
+
+Repeat = Literal["safe", "with key", "never"]
+"""Whether the same request may be sent again: it changes nothing; its key makes it so; it may not."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One operation of the service: `operation` names it, `method` and `path` are its HTTP form."""
+
+    operation: str
+    method: str
+    path: str
+    repeat: Repeat
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    query: Mapping[str, str | int | float] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back. `document` is None for a body that is empty or not JSON."""
+
+    status: int
+    document: Any = None
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Sleep `seconds`, then send the same request again."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Done:
+    """The service did it. `retried` says that an earlier try of this same call may have arrived."""
+
+    document: Any
+    retried: bool
+
+
+class TransportFailure(Exception):
+    """No answer. `may_have_arrived` is False only where the request certainly was not sent."""
+
+    def __init__(self, reason: str, *, may_have_arrived: bool) -> None:
+        super().__init__(reason)
+        self.may_have_arrived = may_have_arrived
+
+
+class Call:
+    """One operation through all its tries, at most `attempts`, always with the same request and key."""
+
+    def __init__(self, request: Request, attempts: int, jitter: Callable[[], float] = random.random) -> None:
+        self.request = request
+        self._attempts = attempts
+        self._jitter = jitter
+        self._made = 0
+        self._may_have_arrived = False
+
+    def answered(self, answer: Answer) -> Done | Wait:
+        """What an answer means. Raises the error it stands for, once asking again cannot help."""
+        self._made += 1
+        if 200 <= answer.status < 300 and (answer.document is not None or answer.status == 204):
+            return Done(answer.document, retried=self._may_have_arrived)
+        error = _error(answer)
+        if not _may_pass(answer, error) or self.request.repeat == "never":
+            raise error
+        self._may_have_arrived |= answer.status != 429
+        return self._again(str(error), answer.retry_after_s, error)
+
+    def failed(self, failure: TransportFailure) -> Wait:
+        """What to do without an answer. Raises `OutcomeUnknown` or `Unreachable` at the end."""
+        self._made += 1
+        self._may_have_arrived |= failure.may_have_arrived
+        if failure.may_have_arrived and self.request.repeat == "never":
+            raise self._gave_up(str(failure))
+        return self._again(str(failure), None, None)
+
+    def _again(self, reason: str, retry_after_s: float | None, error: OdometerError | None) -> Wait:
+        if self._made < self._attempts:
+            if retry_after_s is not None:
+                return Wait(min(retry_after_s, LONGEST_RETRY_AFTER_S))
+            longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**self._made)
+            return Wait(longest * (0.5 + 0.5 * self._jitter()))
+        if error is not None and self.request.repeat == "safe":
+            raise error
+        raise self._gave_up(reason) from error
+
+    def _gave_up(self, reason: str) -> OdometerError:
+        what = (
+            f"{self.request.operation} after {self._made} {'try' if self._made == 1 else 'tries'}: {reason}"
+        )
+        if not self._may_have_arrived:
+            return Unreachable(f"The service could not be reached. {what}. Is the URL right, is it running?")
+        if self.request.repeat == "safe":
+            return Unreachable(f"The service did not answer. {what}.")
+        how = (
+            f"Release nothing; ask again with the same key {self.request.key!r}"
+            if self.request.key
+            else "Look whether it took effect before you do it again"
+        )
+        return OutcomeUnknown(f"It is not known whether this was recorded. {what}. {how}.", self.request.key)
+
+
+def _error(answer: Answer) -> OdometerError:
+    """The error that an answer stands for."""
+    document = answer.document
+    if isinstance(document, Mapping) and str(document.get("type", "")).startswith("/problems/"):
+        code = str(document["type"]).removeprefix("/problems/")
+        return BY_CODE.get(code, ProblemError)({"status": answer.status, **document})
+    return UnexpectedAnswer(
+        f"HTTP {answer.status} without the service's own problem document. "
+        "Does the URL point at the service itself, and is a proxy between?"
+    )
+
+
+def _may_pass(answer: Answer, error: OdometerError) -> bool:
+    """Whether the same request may succeed later by itself."""
+    if isinstance(error, ProblemError):
+        return bool(error.problem.get("retryable", error.retryable))
+    return answer.status in _GATEWAY_STATUSES

@@ -1,0 +1,130 @@
+"""What the service answers, as read-only mappings with typed attributes.
+
+Each is the JSON document itself (`receipt["left"]`, `dict(receipt)`), so fields of a newer service are kept.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class Document(Mapping[str, Any]):
+    """A JSON object. Compares and prints as its content."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, members: Mapping[str, Any]) -> None:
+        self._members = dict(members)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._members!r})"
+
+
+class Receipt(Document):
+    """Proof that a charge is durably in the ledger.
+
+    `retried` is the client's own: an earlier try of the same call may have arrived, so that `replayed`
+    is no surprise. An old receipt that nobody retried for (`replayed and not retried`) pays for nothing new.
+    """
+
+    __slots__ = ("retried",)
+
+    def __init__(self, members: Mapping[str, Any], *, retried: bool = False) -> None:
+        super().__init__(members)
+        self.retried = retried
+
+    @property
+    def dataset(self) -> str:
+        return str(self["dataset"])
+
+    @property
+    def sequence(self) -> int:
+        """The number of the entry in the dataset's ledger."""
+        return int(self["sequence"])
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the entry, hexadecimal."""
+        return str(self["hash"])
+
+    @property
+    def replayed(self) -> bool:
+        """Whether this key had been charged before: this is that first receipt again."""
+        return bool(self["replayed"])
+
+    @property
+    def loss(self) -> Mapping[str, float | None]:
+        """The loss of this charge: `pure`, `rho`, `mu`, `delta`; None is "no bound"."""
+        return dict(self["loss"])
+
+    @property
+    def left(self) -> list[dict[str, Any]]:
+        """Per budget: `budget`, `kind`, `limit`, `spent`, `left`, `used` (0 to 1)."""
+        return list(self["left"])
+
+
+class Check(Document):
+    """The answer of a dry run. Nothing was charged, and another caller may be faster."""
+
+    @property
+    def fits(self) -> bool:
+        return bool(self["fits"])
+
+    @property
+    def left(self) -> list[dict[str, Any]]:
+        """Per budget what would be left after the charge, if it fits."""
+        return list(self["left"])
+
+    @property
+    def refusals(self) -> list[dict[str, Any]]:
+        """Each budget that would refuse, and by how much it is short."""
+        return list(self["refusals"])
+
+    @property
+    def would_fit(self) -> dict[str, Any]:
+        """`largest_count`, `least_noise`, `leading_items`: what would fit instead, None where not known."""
+        return dict(self["would_fit"])
+
+    def __bool__(self) -> bool:
+        return self.fits
+
+
+class Odometer(Document):
+    """The readings of a dataset, each with what it means and under which condition it holds."""
+
+    @property
+    def readings(self) -> list[dict[str, Any]]:
+        return list(self["readings"])
+
+    def reading(self, name: str) -> dict[str, Any]:
+        """The reading of that name, e.g. "if_stopped_now" or "fixed_plan"; KeyError names those there are."""
+        for reading in self.readings:
+            if reading["name"] == name:
+                return reading
+        raise KeyError(f"no reading {name!r}; there are {[reading['name'] for reading in self.readings]}")
+
+
+class Dataset(Document):
+    """A dataset: its unit, adjacency, and the state of each budget."""
+
+    @property
+    def name(self) -> str:
+        return str(self["name"])
+
+    @property
+    def adjacency(self) -> str:
+        """When two datasets are neighbours: "add_remove", "replace_one" or "zero_out"."""
+        return str(self["adjacency"])
+
+    @property
+    def budgets(self) -> list[dict[str, Any]]:
+        """Per budget its definition and `limit`, `spent`, `left`, `used`, `etag`."""
+        return list(self["budgets"])

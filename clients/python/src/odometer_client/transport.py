@@ -1,0 +1,74 @@
+"""How requests travel: the protocol, and HTTP over httpx."""
+
+import contextlib
+import socket
+from typing import Any, Protocol
+
+import httpx
+
+from odometer_client.calls import Answer, Request, TransportFailure
+
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+class Transport(Protocol):
+    """Takes one request to the service and brings the answer. Safe to use from many threads."""
+
+    def send(self, request: Request) -> Answer:
+        """The answer, or `TransportFailure` when there is none."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and threads."""
+        ...
+
+
+class HttpTransport:
+    """HTTP/1.1 with kept connections. TCP_NODELAY, because a charge is small and waited for:
+    without it Nagle's algorithm and delayed acknowledgements cost about 40 ms per charge.
+    """
+
+    def __init__(
+        self, url: str, key: str | None, timeout_s: float, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        headers = {"Accept": "application/json, application/problem+json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        nodelay = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+        self._http = httpx.Client(
+            base_url=url,
+            headers=headers,
+            timeout=timeout_s,
+            follow_redirects=False,  # a redirect would carry the key and the charge elsewhere
+            transport=transport or httpx.HTTPTransport(socket_options=nodelay),
+        )
+
+    def send(self, request: Request) -> Answer:
+        try:
+            response = self._http.request(
+                request.method,
+                request.path,
+                params=dict(request.query) or None,
+                json=request.body,
+                headers=dict(request.headers),
+            )
+        except httpx.TransportError as error:
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise TransportFailure(reason, may_have_arrived=not isinstance(error, _NEVER_SENT)) from error
+        return Answer(response.status_code, _json(response), _retry_after_s(response))
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def _json(response: httpx.Response) -> Any:
+    with contextlib.suppress(ValueError):
+        return response.json() if response.content else None
+    return None
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    """Retry-After in seconds; its date form is not used by this service and read as absent."""
+    with contextlib.suppress(KeyError, ValueError):
+        return max(0.0, float(response.headers["Retry-After"]))
+    return None

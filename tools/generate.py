@@ -1,0 +1,43 @@
+"""Write the client's generated modules from the service's registries, or check that they are fresh.
+
+python tools/generate.py           writes
+python tools/generate.py --check   writes nothing, exits 1 when a file is stale
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "clients" / "python" / "src" / "odometer_client"
+
+
+def files() -> dict[Path, str]:
+    """Every generated file with what it should hold."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+    from client_errors import errors_module
+    from client_mechanisms import mechanisms_module
+
+    return {PACKAGE / "errors.py": errors_module(), PACKAGE / "mechanisms.py": mechanisms_module()}
+
+
+def main() -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Write the client's generated modules.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
+    check = parser.parse_args().check
+    stale = 0
+    for path, content in files().items():
+        if path.is_file() and path.read_text("utf-8") == content:
+            continue
+        stale += 1
+        if check:
+            print(f"stale: {path.relative_to(ROOT)} (run python tools/generate.py)")
+        else:
+            path.write_text(content, "utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
