@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+# Every unit is one over an integer: a product is scaled by the unit's denominator alone.
 NAT_UNIT: Final = Fraction(1, 10**12)
 """One unit of every coordinate except delta, in nats (rho, mu squared: the same 1e-12)."""
 DELTA_UNIT: Final = Fraction(1, 10**18)

@@ -1,0 +1,159 @@
+"""Losses: exact integers that compose. The only module that multiplies or adds them (SOUNDNESS section 7)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import add
+from typing import Self, SupportsFloat
+
+import numpy as np
+import numpy.typing as npt
+
+from accountant.grid import Grid
+from accountant.rounding import round_up
+
+Amount = Fraction | float | int
+# An upper bound on a coordinate: an exact rational, or a float already nudged up. Infinity: no bound.
+
+
+def _exact(amount: Amount) -> Fraction | None:
+    """`amount` as a rational, None for no bound; ValueError for what no loss can be."""
+    if isinstance(amount, Fraction | int):
+        exact = Fraction(amount)
+    elif math.isinf(amount) and amount > 0:
+        return None
+    else:
+        exact = Fraction(amount)
+    if exact < 0:
+        raise ValueError(f"a loss is never negative, got {amount!r}")
+    return exact
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The loss of ONE release: an upper bound per coordinate, exact and not yet rounded to units.
+
+    `amounts` is in nats (delta: a probability), one per coordinate of `grid`; None means "no bound".
+    """
+
+    grid: Grid
+    amounts: tuple[Fraction | None, ...]
+
+    @classmethod
+    def of(
+        cls,
+        grid: Grid,
+        orders: Iterable[SupportsFloat | Fraction],
+        *,
+        pure: Amount = math.inf,
+        rho: Amount = math.inf,
+        mu_squared: Amount = math.inf,
+        delta: Amount = 0,
+    ) -> Self:
+        """From bounds at the finite orders and at the four other coordinates (infinity: no bound).
+
+        Raises ValueError for a negative or NaN bound, or a wrong number of orders.
+        """
+        finite = [value if isinstance(value, Fraction | int) else float(value) for value in orders]
+        if len(finite) != grid.n_orders:
+            raise ValueError(f"expected {grid.n_orders} orders, got {len(finite)}")
+        return cls(grid, tuple(_exact(amount) for amount in (*finite, pure, rho, mu_squared, delta)))
+
+    @classmethod
+    def zero(cls, grid: Grid) -> Self:
+        """A release that depends on nobody."""
+        return cls(grid, (Fraction(0),) * grid.size)
+
+    @classmethod
+    def no_bound(cls, grid: Grid) -> Self:
+        """A release about which nothing can be promised."""
+        return cls(grid, (None,) * grid.size)
+
+    def times(self, count: int) -> "Loss":
+        """`count` such releases: each coordinate is ceil(count x amount) units, in exact arithmetic.
+
+        Raises ValueError when count < 1.
+        """
+        if count < 1:
+            raise ValueError(f"a count is at least 1, got {count}")
+        values, unbounded = [], []
+        for amount, unit in zip(self.amounts, self.grid.units, strict=True):
+            if amount is None:
+                values.append(0)
+                unbounded.append(count)
+            else:
+                values.append(-(-count * amount.numerator * unit.denominator // amount.denominator))
+                unbounded.append(0)
+        return Loss(self.grid, tuple(values), tuple(unbounded))
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A sum of losses: per coordinate an exact integer of units, and how many contributions had no bound."""
+
+    grid: Grid
+    values: tuple[int, ...]
+    unbounded: tuple[int, ...]
+
+    @classmethod
+    def zero(cls, grid: Grid) -> Self:
+        return cls(grid, (0,) * grid.size, (0,) * grid.size)
+
+    def plus(self, other: "Loss") -> "Loss":
+        """Both, in any order. Raises ValueError across grids."""
+        if self.grid is not other.grid:
+            raise ValueError(f"cannot add losses on grids {self.grid.version} and {other.grid.version}")
+        return Loss(
+            self.grid,
+            tuple(map(add, self.values, other.values)),
+            tuple(map(add, self.unbounded, other.unbounded)),
+        )
+
+    def units(self, index: int) -> int | None:
+        """The coordinate in units, None for no bound."""
+        return None if self.unbounded[index] else self.values[index]
+
+    def amount(self, index: int) -> float:
+        """The coordinate in nats (delta: a probability), rounded up; infinity for no bound."""
+        if self.unbounded[index]:
+            return math.inf
+        return round_up(self.values[index] * self.grid.units[index])
+
+    def renyi(self) -> npt.NDArray[np.float64]:
+        """S(alpha) in nats at every finite order, shape (n_orders,), rounded up; infinity for no bound."""
+        n_orders = self.grid.n_orders
+        # 2**-51 covers both roundings: of the integer and of the product.
+        totals = np.array(self.values[:n_orders], dtype=float) * (1e-12 * (1 + 2**-51))
+        totals[np.array(self.unbounded[:n_orders]) > 0] = np.inf
+        return totals
+
+    @property
+    def is_zero(self) -> bool:
+        return not any(self.values) and not any(self.unbounded)
+
+    def encode(self) -> str:
+        """One line: the values, then index:count of the coordinates without a bound."""
+        marks = " ".join(f"{index}:{count}" for index, count in enumerate(self.unbounded) if count)
+        return f"{' '.join(map(str, self.values))}|{marks}"
+
+    @classmethod
+    def decode(cls, grid: Grid, line: str) -> Self:
+        """The inverse of `encode`. Raises ValueError for anything else."""
+        head, bar, marks = line.partition("|")
+        values = tuple(map(int, head.split(" ")))
+        unbounded = [0] * grid.size
+        for mark in marks.split(" ") if marks else ():
+            index, _, count = mark.partition(":")
+            unbounded[int(index)] = int(count)
+        if not bar or len(values) != grid.size or min(values) < 0 or min(unbounded) < 0:
+            raise ValueError(f"not a loss on grid {grid.version}: {line[:80]!r}")
+        return cls(grid, values, tuple(unbounded))
+
+
+def total(grid: Grid, losses: Iterable[Loss]) -> Loss:
+    """The sum of `losses`."""
+    result = Loss.zero(grid)
+    for loss in losses:
+        result = result.plus(loss)
+    return result

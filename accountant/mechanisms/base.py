@@ -1,0 +1,90 @@
+"""What a mechanism is: one frozen class that states the loss of ONE release. Subclassing registers it."""
+
+import math
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from accountant.grid import Grid
+from accountant.loss import Curve
+
+
+class Adjacency(StrEnum):
+    """When two datasets are neighbours."""
+
+    add_remove = "add_remove"
+    """One unit is added or removed."""
+    replace_one = "replace_one"
+    """One unit's data is replaced by any other; the number of units is public."""
+    zero_out = "zero_out"
+    """One unit's data is replaced by a blank that contributes nothing; the number of units is public."""
+
+
+EVERY_ADJACENCY = frozenset(Adjacency)
+
+
+def _not_negative_zero(number: float) -> float:
+    if number == 0 and math.copysign(1.0, number) < 0:
+        raise ValueError("negative zero is not a number this service takes: write 0")
+    return number
+
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False), AfterValidator(_not_negative_zero)]
+"""A finite JSON number: no string, no boolean, no negative zero. It means its shortest decimal."""
+Whole = Annotated[int, Field(strict=True)]
+"""A JSON whole number: no string, no boolean, no fraction."""
+
+
+class Document(BaseModel):
+    """A frozen document that takes no unknown field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Mechanism(Document):
+    """A parameterised DP computation. It never sees a count, a total, a budget or a store.
+
+    A subclass declares `kind: Literal[...]`, bounded fields with docstrings, the class facts below,
+    `curve(grid)` and, where a parameter buys privacy, `noisier(factor)`.
+    """
+
+    title: ClassVar[str]
+    purpose: ClassVar[str]
+    """What it is for, one sentence."""
+    formula: ClassVar[str]
+    source: ClassVar[str]
+    """Paper and theorem."""
+    adjacencies: ClassVar[frozenset[Adjacency]] = EVERY_ADJACENCY
+    """Where the analysis holds."""
+    elsewhere: ClassVar[str] = ""
+    """What to use under the other adjacencies."""
+    avoid: ClassVar[str] = ""
+    """When not to use it."""
+    examples: ClassVar[tuple[dict[str, Any], ...]]
+
+    registry: ClassVar[dict[str, type["Mechanism"]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        kind = cls.model_fields["kind"].default
+        if Mechanism.registry.setdefault(kind, cls) is not cls:
+            raise TypeError(f"two mechanisms call themselves {kind!r}")
+
+    def curve(self, grid: Grid) -> Curve:
+        """The loss of one release on `grid`: an upper bound of every coordinate."""
+        raise NotImplementedError
+
+    def noisier(self, factor: float) -> Self | None:
+        """The same release with `factor` >= 1 times the noise, None when no parameter buys privacy."""
+        return None
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document, without what was not given."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def bounded(value: float, least: float, most: float) -> float:
+    """`value` brought into the range that a field takes."""
+    return min(max(value, least), most)

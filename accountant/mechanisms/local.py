@@ -1,0 +1,84 @@
+"""Local randomisers: each person's own report is noisy."""
+
+import math
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from accountant import renyi
+from accountant.grid import Grid
+from accountant.loss import Amount, Curve
+from accountant.mechanisms.base import Adjacency, Mechanism, Number, Whole, bounded
+from accountant.rounding import decimal, log_up, next_up
+
+
+class RandomizedResponse(Mechanism):
+    """Reports the true one of k values with probability p, each other value with (1 − p)/(k − 1)."""
+
+    kind: Literal["randomized_response"] = "randomized_response"
+    k: Annotated[Whole, Field(ge=2, le=1_000_000_000)]
+    """Number of possible values, 2 to 1e9 (2: binary randomised response)."""
+    probability_of_truth: Annotated[Number, Field(ge=0, le=1)] | None = None
+    """Probability p of reporting the true value, 1/k to 1 (1: no noise, no bound)."""
+    epsilon: Annotated[Number, Field(ge=0, le=1e3)] | None = None
+    """Pure ε of a report in nats, 0 to 1e3: p = e^ε/(e^ε + k − 1)."""
+
+    title: ClassVar[str] = "Randomised response"
+    purpose: ClassVar[str] = "A category that each person randomises before it is sent."
+    formula: ClassVar[str] = (
+        "D_α = log{p^α r^{1−α} + r^α p^{1−α} + (k−2)r}/(α−1), r = (1−p)/(k−1), D_∞ = ε = log(p/r), "
+        "ρ = ε·tanh(ε/2), μ = 2Φ⁻¹(e^ε/(1+e^ε))"
+    )
+    source: ClassVar[str] = "Warner 1965; Mironov 2017, Prop. 5; Steinke 2024 (ρ of pure ε)"
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.replace_one})
+    elsewhere: ClassVar[str] = (
+        "who reports is public here, so the neighbours differ in one value: open the dataset with replace_one"
+    )
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"kind": "randomized_response", "k": 2, "probability_of_truth": 0.75},
+        {"kind": "randomized_response", "k": 10, "epsilon": 1.0},
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.probability_of_truth is None) == (self.epsilon is None):
+            raise ValueError("give exactly one of probability_of_truth and epsilon")
+        if self.probability_of_truth is not None and decimal(self.probability_of_truth) * self.k < 1:
+            at_least = next_up(1 / self.k)
+            raise ValueError(f"a probability of truth below 1/k = {at_least:.6g} is not this mechanism")
+        return self
+
+    def curve(self, grid: Grid) -> Curve:
+        pure: Amount
+        if self.epsilon is not None:
+            pure, epsilon = decimal(self.epsilon), self.epsilon
+            truth = 1 / (1 + (self.k - 1) * math.exp(-epsilon))
+        else:
+            truth = self.probability_of_truth or 0.0
+            odds = self._odds()
+            if odds is None:
+                return Curve.no_bound(grid)
+            if odds == 1:
+                return Curve.zero(grid)
+            pure = epsilon = log_up(odds)
+        return Curve.of(
+            grid,
+            renyi.randomized_response(epsilon, truth, self.k, grid),
+            pure=pure,
+            rho=renyi.pure_rho(epsilon),
+            mu_squared=Fraction(renyi.pure_mu(epsilon)) ** 2,
+        )
+
+    def _odds(self) -> Fraction | None:
+        """p/r exactly, None when the truth is always told."""
+        truth = decimal(self.probability_of_truth or 0.0)
+        return None if truth == 1 else truth * (self.k - 1) / (1 - truth)
+
+    def noisier(self, factor: float) -> Self | None:
+        if self.epsilon is not None:
+            return self.model_copy(update={"epsilon": self.epsilon / factor})
+        odds = self._odds()
+        epsilon = 40.0 if odds is None else math.log(odds)
+        truth = 1 / (1 + (self.k - 1) * math.exp(-epsilon / factor))
+        return self.model_copy(update={"probability_of_truth": bounded(truth, next_up(1 / self.k), 1.0)})

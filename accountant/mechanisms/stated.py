@@ -1,0 +1,176 @@
+"""Guarantees that the caller states directly, for whatever was proved elsewhere."""
+
+import itertools
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from accountant import renyi
+from accountant.grid import Grid
+from accountant.loss import Curve
+from accountant.mechanisms.base import Mechanism, Number
+from accountant.rounding import decimal
+
+Epsilon = Annotated[Number, Field(ge=0, le=1e6)]
+Delta = Annotated[Number, Field(ge=0, lt=1)]
+
+
+def _pure_curve(epsilon: float, grid: Grid, delta: float = 0.0) -> Curve:
+    return Curve.of(
+        grid,
+        renyi.pure(epsilon, grid),
+        pure=decimal(epsilon),
+        rho=renyi.pure_rho(epsilon),
+        mu_squared=Fraction(renyi.pure_mu(epsilon)) ** 2,
+        delta=decimal(delta),
+    )
+
+
+class Pure(Mechanism):
+    """Any ε-DP release."""
+
+    kind: Literal["pure"] = "pure"
+    epsilon: Epsilon
+    """ε of one release under the dataset's adjacency, in nats, 0 to 1e6."""
+
+    title: ClassVar[str] = "Pure ε-DP, as stated"
+    purpose: ClassVar[str] = "A release that someone proved ε-DP, with nothing more known."
+    formula: ClassVar[str] = (
+        "D_α = [logaddexp(αε, (1−α)ε) − log(1 + e^ε)]/(α−1), D_∞ = ε, ρ = ε·tanh(ε/2), μ = 2Φ⁻¹(e^ε/(1+e^ε))"
+    )
+    source: ClassVar[str] = "exact for the worst case, binary randomised response; Steinke 2024 (ρ)"
+    avoid: ClassVar[str] = "Laplace noise: its own curve is lower."
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "pure", "epsilon": 0.1},)
+
+    def curve(self, grid: Grid) -> Curve:
+        return _pure_curve(self.epsilon, grid)
+
+    def noisier(self, factor: float) -> Self | None:
+        return self.model_copy(update={"epsilon": self.epsilon / factor})
+
+
+class Approximate(Mechanism):
+    """Any (ε, δ)-DP release."""
+
+    kind: Literal["approximate"] = "approximate"
+    epsilon: Epsilon
+    """ε of one release under the dataset's adjacency, in nats, 0 to 1e6."""
+    delta: Delta
+    """δ of one release, 0 ≤ δ < 1. It counts against δ_add of approximate budgets."""
+
+    title: ClassVar[str] = "(ε, δ)-DP, as stated"
+    purpose: ClassVar[str] = "A release that someone proved (ε, δ)-DP, with nothing more known."
+    formula: ClassVar[str] = "as pure ε, and Σδ_i grows by δ"
+    source: ClassVar[str] = "Kairouz, Oh, Viswanath 2015; Rogers, Roth, Ullman, Vadhan 2016"
+    avoid: ClassVar[str] = "Gaussian noise calibrated to (ε, δ): state its noise multiplier instead."
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "approximate", "epsilon": 0.1, "delta": 1e-9},)
+
+    def curve(self, grid: Grid) -> Curve:
+        return _pure_curve(self.epsilon, grid, self.delta)
+
+    def noisier(self, factor: float) -> Self | None:
+        smaller = {"epsilon": self.epsilon / factor, "delta": self.delta / factor}
+        return self.model_copy(update=smaller)
+
+
+class Zcdp(Mechanism):
+    """Any ρ-zCDP release."""
+
+    kind: Literal["zcdp"] = "zcdp"
+    rho: Annotated[Number, Field(ge=0, le=1e6)]
+    """ρ of one release under the dataset's adjacency, 0 to 1e6."""
+
+    title: ClassVar[str] = "ρ-zCDP, as stated"
+    purpose: ClassVar[str] = "A release that someone proved ρ-zCDP (discrete Gaussian, for one)."
+    formula: ClassVar[str] = "D_α = ρα"
+    source: ClassVar[str] = "Bun, Steinke 2016, Def. 1.1"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "zcdp", "rho": 0.005},)
+
+    def curve(self, grid: Grid) -> Curve:
+        rho = decimal(self.rho)
+        if rho == 0:
+            return Curve.zero(grid)
+        return Curve.of(grid, [order * rho for order in grid.exact_orders], rho=rho)
+
+    def noisier(self, factor: float) -> Self | None:
+        return self.model_copy(update={"rho": self.rho / factor})
+
+
+class Gdp(Mechanism):
+    """Any μ-Gaussian-DP release."""
+
+    kind: Literal["gdp"] = "gdp"
+    mu: Annotated[Number, Field(ge=0, le=1e3)]
+    """μ of one release under the dataset's adjacency, 0 to 1e3."""
+
+    title: ClassVar[str] = "μ-GDP, as stated"
+    purpose: ClassVar[str] = "A release whose trade-off curve someone proved to be at least that of N(0,1), N(μ,1)."
+    formula: ClassVar[str] = "D_α = αμ²/2, ρ = μ²/2"
+    source: ClassVar[str] = "Dong, Roth, Su 2022"
+    avoid: ClassVar[str] = "A μ from the central limit theorem: it is an approximation, not a bound."
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "gdp", "mu": 0.1},)
+
+    def curve(self, grid: Grid) -> Curve:
+        mu_squared = decimal(self.mu) ** 2
+        if mu_squared == 0:
+            return Curve.zero(grid)
+        orders = [order * mu_squared / 2 for order in grid.exact_orders]
+        return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
+
+    def noisier(self, factor: float) -> Self | None:
+        return self.model_copy(update={"mu": self.mu / factor})
+
+
+class RenyiCurve(Mechanism):
+    """A Rényi curve given at some orders."""
+
+    kind: Literal["renyi_curve"] = "renyi_curve"
+    orders: Annotated[tuple[Annotated[Number, Field(gt=1, le=1e6)], ...], Field(min_length=1, max_length=512)]
+    """Orders α > 1, strictly increasing, at most 512 of them."""
+    epsilons: Annotated[tuple[Epsilon, ...], Field(min_length=1, max_length=512)]
+    """D_α of one release at each order, in nats, never decreasing."""
+
+    title: ClassVar[str] = "Rényi curve, as stated"
+    purpose: ClassVar[str] = "A release whose Rényi divergences were computed elsewhere."
+    formula: ClassVar[str] = "D at the least given order at or above each grid order; above the last: no bound"
+    source: ClassVar[str] = "D_α never decreases in α: van Erven, Harremoës 2014, Thm. 3"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"kind": "renyi_curve", "orders": [2, 4, 8, 16], "epsilons": [0.01, 0.02, 0.04, 0.08]},
+    )
+
+    @model_validator(mode="after")
+    def _a_curve(self) -> Self:
+        if len(self.orders) != len(self.epsilons):
+            raise ValueError(f"{len(self.orders)} orders but {len(self.epsilons)} epsilons: give one for each")
+        if any(low >= high for low, high in itertools.pairwise(self.orders)):
+            raise ValueError("orders must be strictly increasing")
+        if any(low > high for low, high in itertools.pairwise(self.epsilons)):
+            raise ValueError("epsilons must never decrease: a Rényi divergence does not, in its order")
+        return self
+
+    def curve(self, grid: Grid) -> Curve:
+        given = [(decimal(order), decimal(epsilon)) for order, epsilon in zip(self.orders, self.epsilons, strict=True)]
+        at_or_above = [
+            next((epsilon for order, epsilon in given if order >= grid_order), float("inf"))
+            for grid_order in grid.exact_orders
+        ]
+        return Curve.of(grid, at_or_above)
+
+
+class NonPrivate(Mechanism):
+    """A release without differential privacy: no bound, so every budget refuses it."""
+
+    kind: Literal["non_private"] = "non_private"
+    what: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    """What went out and why it has no bound, for the record, 1 to 200 characters."""
+
+    title: ClassVar[str] = "Not private"
+    purpose: ClassVar[str] = "Plain federated averaging, secure aggregation or encryption alone, raw data."
+    formula: ClassVar[str] = "no bound in any coordinate"
+    source: ClassVar[str] = "secure aggregation and encryption hide contributions, not what the result reveals"
+    avoid: ClassVar[str] = "Anything with calibrated noise."
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "non_private", "what": "FedAvg without noise"},)
+
+    def curve(self, grid: Grid) -> Curve:
+        return Curve.no_bound(grid)

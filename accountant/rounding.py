@@ -1,0 +1,43 @@
+"""Exact numbers and directed rounding: spent rounds up, limits round down."""
+
+import math
+from fractions import Fraction
+
+_LIBM = 4 * 2.0**-52
+"""Relative error that a libm function of a float with one rounding may have, with room to spare."""
+
+
+def decimal(number: float) -> Fraction:
+    """What a number on the wire means: its shortest decimal, exactly."""
+    return Fraction(repr(float(number)))
+
+
+def round_up(exact: Fraction) -> float:
+    """The least float >= `exact`; infinity above the largest."""
+    try:
+        value = float(exact)
+    except OverflowError:
+        return math.inf
+    return value if math.isinf(value) or Fraction(value) >= exact else math.nextafter(value, math.inf)
+
+
+def round_down(exact: Fraction) -> float:
+    """The greatest float <= `exact`. Raises OverflowError above the largest."""
+    value = float(exact)
+    return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)
+
+
+def floor_units(amount: Fraction, unit: Fraction) -> int:
+    """A limit in whole units, rounded down."""
+    return math.floor(amount / unit)
+
+
+def next_up(value: float) -> float:
+    """The float after `value`."""
+    return math.nextafter(value, math.inf)
+
+
+def log_up(ratio: Fraction) -> float:
+    """log of an exact ratio >= 1, rounded up; accurate near 1, where it matters most."""
+    logarithm = math.log1p(float(ratio - 1)) if ratio < 2 else math.log(float(ratio))
+    return logarithm * (1 + _LIBM)
