@@ -1,0 +1,14 @@
+// Swagger UI over this service's own schema; no validator badge, which would call another host.
+
+const place = document.getElementById("swagger");
+SwaggerUIBundle({
+  url: place.dataset.openapi,
+  domNode: place,
+  deepLinking: true,
+  validatorUrl: null,
+  presets: [SwaggerUIBundle.presets.apis],
+  layout: "BaseLayout",
+  defaultModelsExpandDepth: 0,
+  tryItOutEnabled: false,
+  persistAuthorization: false,
+});

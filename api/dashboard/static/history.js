@@ -1,0 +1,96 @@
+// The odometer over time: a step line by plotly, coloured by the stylesheet, and the same as a table.
+
+import { byId, fill, h, table } from "./dom.js";
+import { count, percent, up, when } from "./numbers.js";
+
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
+let shown = null;
+
+const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value;
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Plotly knows no zones: hand it the reader's wall clock, as everywhere else on the page. */
+function localTime(iso) {
+  return `${when(iso)}.${String(new Date(iso).getMilliseconds()).padStart(3, "0")}`;
+}
+
+function series(points, what) {
+  if (what === "loss") return [{ name: "ε if stopped now", values: points.map((p) => p.if_stopped_now) }];
+  const budgets = [...new Set(points.flatMap((p) => Object.keys(p.used ?? {})))];
+  return budgets.map((name) => ({ name, values: points.map((p) => (p.used?.[name] === undefined ? null : p.used[name] * 100)) }));
+}
+
+function traces(points, what, along) {
+  const x = points.map((p) => (along === "time" ? localTime(p.time) : p.sequence));
+  const unit = what === "loss" ? "" : " %";
+  const dense = points.length > 40;
+  return series(points, what).map(({ name, values }, i) => ({
+    x,
+    y: values,
+    name,
+    type: "scatter",
+    mode: dense ? "lines" : "lines+markers",
+    line: { shape: "hv", width: 2, color: colour(`--series-${(i % 5) + 1}`), dash: DASHES[i % DASHES.length] },
+    marker: { size: 5 },
+    fill: what === "loss" ? "tozeroy" : "none",
+    fillcolor: colour("--series-fill"),
+    customdata: points.map((p) => p.sequence),
+    hovertemplate: `${what === "loss" ? "ε" : "%{fullData.name}"} %{y:.4~g}${unit}<br>entry %{customdata}<extra></extra>`,
+    connectgaps: false,
+  }));
+}
+
+function layout(what, along) {
+  const line = colour("--line");
+  const axis = { gridcolor: line, linecolor: line, zeroline: false, tickcolor: line, automargin: true };
+  return {
+    height: 300,
+    margin: { l: 52, r: 16, t: 12, b: 40 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: colour("--sans"), size: 12, color: colour("--muted") },
+    hoverlabel: { bgcolor: colour("--ink"), font: { color: colour("--paper") }, bordercolor: "rgba(0,0,0,0)" },
+    showlegend: what === "used",
+    legend: { orientation: "h", y: 1.12, x: 0 },
+    xaxis: { ...axis, showgrid: false, type: along === "time" ? "date" : "linear", title: along === "time" ? undefined : { text: "entry" } },
+    yaxis: { ...axis, rangemode: "tozero", ticksuffix: what === "used" ? " %" : "", title: what === "loss" ? { text: "ε" } : undefined },
+    shapes: what === "used" ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 100, y1: 100, line: { color: colour("--bad"), width: 1, dash: "dot" } }] : [],
+  };
+}
+
+function asTable(points) {
+  const budgets = [...new Set(points.flatMap((p) => Object.keys(p.used ?? {})))];
+  const columns = [["Entry", "number"], ["Time", "time"], ["ε if stopped now", "number"], ...budgets.map((name) => [`${name} used`, "number"])];
+  const rows = points.map((p) => [
+    count(p.sequence),
+    when(p.time),
+    up(p.if_stopped_now),
+    ...budgets.map((name) => (p.used?.[name] === undefined ? "–" : percent(p.used[name]))),
+  ]);
+  return h("details", { class: "as-table" }, h("summary", {}, "The same as a table"), h("div", { class: "scroll short", tabindex: 0, role: "region", "aria-label": "History" }, table(columns, rows, "History of the odometer")));
+}
+
+async function draw() {
+  if (shown === null || !shown.length) return;
+  const what = chosen("what");
+  const along = chosen("along");
+  await Plotly.react(byId("chart"), traces(shown, what, along), layout(what, along), { displayModeBar: false, responsive: true });
+}
+
+/** Draw a HISTORY document. */
+export async function showHistory({ points }) {
+  shown = points;
+  if (points.length < 2) {
+    fill(byId("history"), h("p", { class: "muted" }, "Nothing has been charged yet: the line starts with the first charge."));
+    return;
+  }
+  const last = points.at(-1);
+  const chart = h("div", { id: "chart", role: "img", "aria-label": `Line chart: ε if stopped now is ${up(last.if_stopped_now)} at entry ${last.sequence}. The table below has every point.` });
+  const first = points.find((p) => p.if_stopped_now === null);
+  const gap = first ? h("p", { class: "small warning" }, `From entry ${first.sequence} on there is no bound on ε, so the line ends there.`) : null;
+  fill(byId("history"), chart, gap, asTable(points));
+  await draw();
+}
+
+for (const input of document.querySelectorAll("input[name=what], input[name=along]")) input.addEventListener("change", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

@@ -1,0 +1,86 @@
+// The ledger, newest first, a page at a time.
+
+import { attempt, get } from "./api.js";
+import { byId, chip, fill, h, table } from "./dom.js";
+import { count, exact, when } from "./numbers.js";
+import { budgetKind, charges } from "./words.js";
+
+const PAGE = 25;
+const SHOWN_ITEMS = 3;
+const WORD = { opened: "Opened", charged: "Charged", budget_set: "Budget set", closed: "Closed" };
+
+function happened(entry) {
+  if (entry.type === "charged") {
+    const lines = charges(entry.command?.charges ?? []);
+    const rest = lines.length - SHOWN_ITEMS;
+    return [lines.slice(0, SHOWN_ITEMS).map((line) => h("div", {}, line)), rest > 0 ? h("div", { class: "muted" }, `and ${rest} more`) : null];
+  }
+  const budget = entry.budget ?? entry.command?.budget;
+  if (entry.type === "budget_set" && budget?.kind) {
+    const value = budget.epsilon ?? budget.rho ?? budget.mu;
+    return `${budget.name ?? entry.name ?? ""}: ${budgetKind(budget).text}${value === undefined ? "" : `, limit ${exact(Number(value))}`}`;
+  }
+  return { opened: "The dataset was opened", closed: "Nothing more can be charged" }[entry.type] ?? "";
+}
+
+function row({ sequence, hash, entry }, names) {
+  const raw = h("details", {}, h("summary", { title: hash }, h("code", {}, hash.slice(0, 10))), h("pre", { class: "raw" }, JSON.stringify({ hash, ...entry }, null, 2)));
+  const who = entry.principal ?? "";
+  return [
+    count(sequence),
+    h("time", { datetime: entry.time, title: entry.time }, when(entry.time)),
+    chip(WORD[entry.type] ?? entry.type, entry.type === "charged" ? "" : "none"),
+    h("div", {}, happened(entry)),
+    h("span", { class: "principal", title: who }, names.get(who) || who || "–"),
+    raw,
+  ];
+}
+
+const COLUMNS = [
+  ["#", "number"],
+  ["Time", "time"],
+  ["Entry", ""],
+  ["What", "wide"],
+  ["Principal", ""],
+  ["Hash and entry", "hash"],
+];
+
+/** Wire the pager; returns { newest(names) } which shows the newest page. */
+export function startLedger(root) {
+  let cursors = [null]; // of the pages from the newest to the one shown
+  let next = null;
+  let names = new Map();
+
+  async function show() {
+    const query = new URLSearchParams({ order: "desc", limit: String(PAGE) });
+    const before = cursors.at(-1);
+    if (before !== null) query.set("before", before);
+    const page = await get(`${root}/ledger?${query}`);
+    next = page.next;
+    const rows = page.items.map((item) => row(item, names));
+    fill(byId("ledger"), rows.length ? table(COLUMNS, rows, "Ledger entries, newest first") : h("p", { class: "muted" }, "No entries."));
+    byId("newer").disabled = cursors.length === 1;
+    byId("older").disabled = next === null;
+  }
+
+  async function turn(to) {
+    const held = cursors;
+    cursors = to;
+    await attempt(byId("notice"), () =>
+      show().catch((error) => {
+        cursors = held;
+        throw error;
+      }),
+    );
+  }
+
+  byId("older").addEventListener("click", () => turn([...cursors, next]));
+  byId("newer").addEventListener("click", () => turn(cursors.slice(0, -1)));
+  return {
+    newest(known) {
+      names = known;
+      cursors = [null];
+      return show();
+    },
+  };
+}

@@ -1,0 +1,48 @@
+// Numbers as people read them. What is spent is never shown too small, what is left never too large.
+
+const DIGITS = 4;
+
+function rounded(value, direction) {
+  if (value === 0) return 0;
+  const near = Number(value.toPrecision(DIGITS));
+  if (direction * (near - value) >= 0) return near;
+  const step = 10 ** (Math.floor(Math.log10(Math.abs(value))) - DIGITS + 1);
+  return Number((near + direction * step).toPrecision(DIGITS));
+}
+
+/** Plain decimal where it is short, scientific where it is not. */
+export function exact(value) {
+  if (value === null || value === undefined) return "no bound";
+  const size = Math.abs(value);
+  if (value !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential().replace("e+", "e").replace("-", "−").replace("e-", "e−");
+  return String(value).replace("-", "−");
+}
+
+/** `value` rounded up to four significant digits: for losses and what is spent. */
+export function up(value) {
+  return value === null || value === undefined ? "no bound" : exact(rounded(value, 1));
+}
+
+/** `value` rounded down to four significant digits: for what is left. */
+export function down(value) {
+  return value === null || value === undefined ? "no bound" : exact(rounded(value, -1));
+}
+
+/** A share as per cent with one decimal, rounded up; the small nudge undoes only binary noise. */
+export function percent(share) {
+  return `${Math.ceil(share * 1000 - 1e-9) / 10} %`;
+}
+
+/** Whole numbers with thin spaces between thousands. */
+export function count(value) {
+  return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009");
+}
+
+/** An ISO time in the reader's zone, to the second; the title attribute of callers keeps the exact one. */
+export function when(iso) {
+  const date = new Date(iso);
+  if (Number.isNaN(date.getTime())) return iso;
+  const two = (n) => String(n).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}

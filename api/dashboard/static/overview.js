@@ -1,0 +1,93 @@
+// The overview: every dataset with its budgets, the fullest first among those loaded.
+
+import { attempt, get, refreshing } from "./api.js";
+import { budgetRow, standing } from "./budgets.js";
+import { byId, chip, fill, h } from "./dom.js";
+import { count, exact } from "./numbers.js";
+import { adjacency } from "./words.js";
+
+const PAGE = 100;
+const FILTER_FROM = 5;
+const state = { datasets: [], next: null };
+
+const fullness = (dataset) => Math.max(0, ...dataset.budgets.map((b) => (b.spent === null ? 1 : (b.used ?? 0))));
+
+function card(dataset) {
+  const url = `/datasets/${encodeURIComponent(dataset.name)}`;
+  const budgets = dataset.odometer_only
+    ? [h("p", { class: "muted small" }, "Counts what is spent and refuses nothing: this dataset was opened without a budget.")]
+    : dataset.budgets.map((budget) => budgetRow(budget));
+  return h(
+    "article",
+    { class: "panel card" },
+    h(
+      "div",
+      { class: "card-head" },
+      h("h2", {}, h("a", { href: url, class: "mono" }, dataset.name)),
+      dataset.closed ? chip("Closed", "none", "Nothing more can be charged") : null,
+      dataset.odometer_only ? chip("Odometer only") : null,
+    ),
+    h(
+      "p",
+      { class: "small muted" },
+      `Per ${dataset.unit} · ${adjacency(dataset.adjacency)} · δ ${exact(dataset.delta)} · ` +
+        `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`,
+    ),
+    budgets,
+  );
+}
+
+function empty() {
+  const example =
+    "odometer dataset create patients --unit person \\\n  --adjacency add_remove --delta 1e-6 \\\n  --budget lifetime:approximate:epsilon=3,delta=1e-6";
+  return h(
+    "div",
+    { class: "panel message" },
+    h("h2", {}, "No datasets yet"),
+    h("p", {}, "A dataset is what is protected. Open one with its budget, then charge every release to it:"),
+    h("pre", {}, h("code", {}, example)),
+    h("p", { class: "small muted" }, "", h("code", {}, "odometer dataset create --help"), " lists every kind of budget; the ", h("a", { href: "/docs" }, "API"), " does the same over HTTP."),
+  );
+}
+
+function summary() {
+  const all = state.datasets;
+  const of = (tone) => all.filter((d) => d.budgets.some((b) => standing(b).tone === tone)).length;
+  const parts = [`${count(all.length)}${state.next ? "+" : ""} ${all.length === 1 ? "dataset" : "datasets"}`];
+  if (of("low")) parts.push(`${of("low")} running low`);
+  if (of("bad")) parts.push(`${of("bad")} with a spent budget`);
+  if (of("none")) parts.push(`${of("none")} without a bound`);
+  return parts.join(" · ");
+}
+
+function show() {
+  const wanted = byId("filter").value.trim().toLowerCase();
+  const shown = state.datasets
+    .filter((dataset) => dataset.name.includes(wanted))
+    .sort((a, b) => fullness(b) - fullness(a) || a.name.localeCompare(b.name));
+  byId("summary").textContent = summary();
+  byId("filter").closest("label").hidden = state.datasets.length < FILTER_FROM;
+  byId("more").hidden = state.next === null;
+  const nothing = state.datasets.length ? h("p", { class: "muted" }, "No dataset's name contains that.") : empty();
+  fill(byId("datasets"), shown.length ? shown.map(card) : nothing);
+  byId("datasets").setAttribute("aria-busy", "false");
+}
+
+async function load(after = null) {
+  const query = new URLSearchParams({ limit: String(PAGE) });
+  if (after !== null) query.set("after", after);
+  try {
+    const page = await get(`/v1/datasets?${query}`);
+    state.datasets = after === null ? page.items : [...state.datasets, ...page.items];
+    state.next = page.next;
+    show();
+  } catch (error) {
+    if (!state.datasets.length) byId("summary").textContent = "The datasets could not be read.";
+    byId("datasets").setAttribute("aria-busy", "false");
+    throw error;
+  }
+}
+
+byId("filter").addEventListener("input", show);
+byId("more").addEventListener("click", () => attempt(byId("notice"), () => load(state.next)));
+await refreshing(byId("refresh"), byId("notice"), () => load());

@@ -1,0 +1,83 @@
+// The odometer's readings: the big one, and the table that says of each number when it holds.
+
+import { get, Problem } from "./api.js";
+import { byId, chip, fill, h, table } from "./dom.js";
+import { exact, up } from "./numbers.js";
+import { reading, symbol } from "./words.js";
+
+/** Digits on wheels; the wheels are decoration, the label says the number. */
+function wheels(text) {
+  if (!/^[0-9.]+$/.test(text)) return h("div", { class: "wheels plain" }, h("span", {}, text));
+  const cells = [];
+  let fraction = false;
+  for (const character of text) {
+    if (character === ".") {
+      cells.push(h("span", { class: "point" }, "."));
+      fraction = true;
+    } else cells.push(h("span", { class: fraction ? "wheel fraction" : "wheel" }, character));
+  }
+  return h("div", { class: "wheels", "aria-hidden": "true" }, cells);
+}
+
+/** The reading that always holds, large, with its validity beside it. */
+export function showHero(odometer) {
+  const now = odometer.readings.find((each) => each.name === "if_stopped_now");
+  if (!now) return fill(byId("reading"), h("p", { class: "muted" }, "The service sent no reading."));
+  const text = now.value === null ? "no bound" : up(now.value);
+  fill(
+    byId("reading"),
+    h("p", { class: "sr" }, `${symbol(now.quantity)} is ${text}`),
+    h("div", { class: "hero-row" }, h("span", { class: "hero-symbol", "aria-hidden": "true" }, symbol(now.quantity)), wheels(text)),
+    h("p", { class: "hero-at" }, `if stopped now, at δ = ${exact(now.delta ?? odometer.delta)}`),
+    h("p", { class: "small muted" }, now.holds),
+  );
+}
+
+function row(each) {
+  const where = each.budget ? ` · ${each.budget}` : "";
+  const warnings = (each.warnings ?? []).map((text) => h("p", { class: "small warning" }, text));
+  return {
+    kind: each.what_if ? "what-if" : null,
+    cells: [
+      h("span", {}, h("strong", {}, `${reading(each.name)}${where}`), each.what_if ? chip("What if") : null),
+      each.value === null ? h("span", { class: "muted" }, "no bound") : `${symbol(each.quantity)} ${up(each.value)}`,
+      each.delta === null ? "–" : exact(each.delta),
+      each.order === null ? "–" : exact(each.order),
+      h("div", {}, h("p", {}, each.holds), warnings),
+    ],
+  };
+}
+
+const COLUMNS = [
+  ["Reading", "name"],
+  ["Value", "number"],
+  ["δ", "number"],
+  ["Order", "number"],
+  ["Holds", "wide"],
+];
+
+/** Every reading with its validity; what holds without conditions first. */
+export function showReadings(odometer) {
+  const rows = [...odometer.readings].sort((a, b) => Number(a.what_if) - Number(b.what_if)).map(row);
+  fill(byId("readings"), table(COLUMNS, rows, "Readings of the odometer"));
+  if (document.activeElement !== byId("delta")) byId("delta").value = String(odometer.delta);
+}
+
+/** Let the reader ask at another δ. */
+export function startDelta(root) {
+  byId("delta-form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const error = byId("delta-error");
+    const delta = Number(byId("delta").value);
+    error.hidden = delta > 0 && delta < 1;
+    error.textContent = error.hidden ? "" : "δ is a number between 0 and 1, for example 1e-6.";
+    if (!error.hidden) return;
+    try {
+      showReadings(await get(`${root}/odometer?delta=${encodeURIComponent(delta)}`));
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      error.hidden = false;
+      error.textContent = `${problem.message}. ${problem.detail}`;
+    }
+  });
+}

@@ -1,0 +1,85 @@
+// The field's words for what the API sends: kinds of budget, mechanisms, readings, entries.
+
+import { count, exact } from "./numbers.js";
+
+const ADJACENCY = { add_remove: "add or remove one", replace_one: "replace one", zero_out: "zero out one" };
+
+export function adjacency(name) {
+  return ADJACENCY[name] ?? name;
+}
+
+/** What a budget limits, and the symbol of its quantity. */
+export function budgetKind(budget) {
+  switch (budget.kind) {
+    case "pure":
+      return { symbol: "ε", text: "pure ε" };
+    case "zcdp":
+      return { symbol: "ρ", text: "zCDP ρ" };
+    case "gdp":
+      return { symbol: "μ", text: "Gaussian DP μ" };
+    case "renyi":
+      return { symbol: "ε", text: `Rényi ε at order ${exact(budget.order)}` };
+    case "approximate":
+      return { symbol: "ε", text: budget.delta === undefined ? "(ε, δ)" : `ε at δ = ${exact(budget.delta)}` };
+    default:
+      return { symbol: "", text: budget.kind };
+  }
+}
+
+const MECHANISM = {
+  gaussian: "Gaussian",
+  laplace: "Laplace",
+  randomized_response: "Randomised response",
+  pure: "Pure ε",
+  approximate: "(ε, δ)",
+  zcdp: "zCDP",
+  gdp: "Gaussian DP",
+  renyi_curve: "Rényi curve",
+  non_private: "Not private",
+  poisson_subsampled: "Poisson-subsampled",
+};
+
+export function mechanismKind(kind) {
+  return MECHANISM[kind] ?? kind.replaceAll("_", " ");
+}
+
+function parameter(name, value) {
+  if (Array.isArray(value)) return `${value.length} ${name}`;
+  if (typeof value === "object" && value !== null) return mechanism(value);
+  return `${name.replaceAll("_", " ")} ${typeof value === "number" ? exact(value) : value}`;
+}
+
+/** A mechanism document in one line: its kind and every parameter. */
+export function mechanism(document) {
+  const { kind, base, ...rest } = document;
+  const inner = base ? ` ${mechanism(base)}` : "";
+  const parameters = Object.entries(rest).filter(([, value]) => value !== null && value !== undefined);
+  const list = parameters.map(([name, value]) => parameter(name, value)).join(", ");
+  return `${mechanismKind(kind)}${inner}${list ? `, ${list}` : ""}`;
+}
+
+/** A charge's items in one line each. */
+export function charges(items) {
+  return items.map((item) => `${count(item.count ?? 1)} × ${mechanism(item.mechanism)}`);
+}
+
+const READING = {
+  if_stopped_now: "If stopped now",
+  odometer: "Odometer",
+  guarantee: "Guarantee of the budget",
+  fixed_plan: "Fixed plan",
+  fixed_plan_pld: "Fixed plan, by PLD",
+  zcdp: "zCDP total",
+  gdp: "Gaussian DP total",
+  basic: "Basic composition",
+  advanced: "Advanced composition",
+};
+const SYMBOL = { epsilon: "ε", rho: "ρ", mu: "μ", delta: "δ" };
+
+export function reading(name) {
+  return READING[name] ?? name.replaceAll("_", " ");
+}
+
+export function symbol(quantity) {
+  return SYMBOL[quantity] ?? quantity;
+}
