@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from accountant.errors import OdometerError
 from api.dashboard import assets, docs
-from api.dashboard.render import LIBRARY_POLICY, page
+from api.dashboard.render import CHART_POLICY, page
 from api.dashboard.session import (
     COOKIE,
     Identify,
@@ -39,6 +39,7 @@ def router(identify: Identify) -> APIRouter:
     assets.check()
     routes = APIRouter(include_in_schema=False)
     routes.add_api_route("/assets/{build}/{name}", _asset, methods=["GET"])
+    routes.add_api_route("/favicon.ico", _favicon, methods=["GET"])
     routes.add_api_route("/docs", docs.page_of_docs, methods=["GET"])
     _add_sign_in(routes, identify)
 
@@ -49,7 +50,7 @@ def router(identify: Identify) -> APIRouter:
         if not _SLUG.fullmatch(name):
             return _not_found()
         return _guarded(
-            request, identify, lambda who: page("dataset.html", policy=LIBRARY_POLICY, who=who, name=name)
+            request, identify, lambda who: page("dataset.html", policy=CHART_POLICY, who=who, name=name)
         )
 
     routes.add_api_route("/", overview, methods=["GET"])
@@ -100,6 +101,11 @@ def _guarded(request: Request, identify: Identify, show: Callable[[Identity], Re
 
 def _asset(request: Request, build: str, name: str) -> Response:
     return assets.serve(request, build, name) or _not_found()
+
+
+def _favicon() -> Response:
+    """Browsers ask for this on pages that are not ours, such as the schema."""
+    return RedirectResponse(assets.url("mark.svg"), status_code=307)
 
 
 def _not_found() -> Response:

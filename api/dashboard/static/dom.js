@@ -31,7 +31,7 @@ export function chip(text, tone = "", title = null) {
 export function table(columns, rows, caption) {
   const head = columns.map(([title, kind]) => h("th", { scope: "col", class: kind }, title));
   const body = rows.map((row) =>
-    h("tr", { class: row.kind ?? null }, (row.cells ?? row).map((cell, i) => h("td", { class: columns[i][1] }, cell))),
+    h("tr", { class: row.kind ?? null }, (row.cells ?? row).map((cell, i) => h("td", { class: columns[i][1], "data-label": columns[i][0] }, cell))),
   );
   return h(
     "table",

@@ -5,7 +5,7 @@ import { byId, chip, fill, h, table } from "./dom.js";
 import { count, exact, when } from "./numbers.js";
 import { budgetKind, charges } from "./words.js";
 
-const PAGE = 25;
+const PAGE = 20;
 const SHOWN_ITEMS = 3;
 const WORD = { opened: "Opened", charged: "Charged", budget_set: "Budget set", closed: "Closed" };
 

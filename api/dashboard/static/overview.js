@@ -17,6 +17,7 @@ function card(dataset) {
   const budgets = dataset.odometer_only
     ? [h("p", { class: "muted small" }, "Counts what is spent and refuses nothing: this dataset was opened without a budget.")]
     : dataset.budgets.map((budget) => budgetRow(budget));
+  const facts = [`per ${dataset.unit}`, adjacency(dataset.adjacency), `δ ${exact(dataset.delta)}`];
   return h(
     "article",
     { class: "panel card" },
@@ -24,16 +25,16 @@ function card(dataset) {
       "div",
       { class: "card-head" },
       h("h2", {}, h("a", { href: url, class: "mono" }, dataset.name)),
-      dataset.closed ? chip("Closed", "none", "Nothing more can be charged") : null,
-      dataset.odometer_only ? chip("Odometer only") : null,
+      h("p", { class: "small muted" }, facts.join(" · ")),
+      h("p", { class: "small muted" }, `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`),
+      h(
+        "div",
+        { class: "chips" },
+        dataset.closed ? chip("Closed", "none", "Nothing more can be charged") : null,
+        dataset.odometer_only ? chip("Odometer only") : null,
+      ),
     ),
-    h(
-      "p",
-      { class: "small muted" },
-      `Per ${dataset.unit} · ${adjacency(dataset.adjacency)} · δ ${exact(dataset.delta)} · ` +
-        `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`,
-    ),
-    budgets,
+    h("div", { class: "card-budgets" }, budgets),
   );
 }
 

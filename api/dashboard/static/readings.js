@@ -60,7 +60,7 @@ const COLUMNS = [
 export function showReadings(odometer) {
   const rows = [...odometer.readings].sort((a, b) => Number(a.what_if) - Number(b.what_if)).map(row);
   fill(byId("readings"), table(COLUMNS, rows, "Readings of the odometer"));
-  if (document.activeElement !== byId("delta")) byId("delta").value = String(odometer.delta);
+  if (document.activeElement !== byId("delta")) byId("delta").value = odometer.delta.toExponential();
 }
 
 /** Let the reader ask at another δ. */
