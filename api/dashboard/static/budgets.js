@@ -43,7 +43,7 @@ export function budgetRow(budget, { detailed = false } = {}) {
   const { symbol, text } = budgetKind(budget);
   const with_ = (value) => (value === "no bound" ? value : `${symbol} ${value}`);
   const left = budget.spent === null ? 0 : Math.max(0, budget.left ?? 0);
-  const share = budget.spent === null ? null : h("span", { class: "bar-share" }, percent(budget.used ?? 0));
+  const share = h("span", { class: "bar-share" }, budget.spent === null ? "–" : percent(budget.used ?? 0));
   const note =
     budget.spent === null
       ? "A charge has no bound in this budget's quantity, so nothing more is admitted."

@@ -17,7 +17,7 @@ function card(dataset) {
   const budgets = dataset.odometer_only
     ? [h("p", { class: "muted small" }, "Counts what is spent and refuses nothing: this dataset was opened without a budget.")]
     : dataset.budgets.map((budget) => budgetRow(budget));
-  const facts = [`per ${dataset.unit}`, adjacency(dataset.adjacency), `δ ${exact(dataset.delta)}`];
+  const entries = `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`;
   return h(
     "article",
     { class: "panel card" },
@@ -25,8 +25,8 @@ function card(dataset) {
       "div",
       { class: "card-head" },
       h("h2", {}, h("a", { href: url, class: "mono" }, dataset.name)),
-      h("p", { class: "small muted" }, facts.join(" · ")),
-      h("p", { class: "small muted" }, `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`),
+      h("p", { class: "small muted" }, `Per ${dataset.unit} · ${adjacency(dataset.adjacency)}`),
+      h("p", { class: "small muted" }, `δ ${exact(dataset.delta)} · ${entries}`),
       h(
         "div",
         { class: "chips" },
