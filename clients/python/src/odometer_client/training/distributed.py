@@ -5,8 +5,8 @@ from typing import Any
 import torch.distributed
 
 from odometer_client.base import OdometerError, UnsupportedPlan
+from odometer_client.blocks import Buy
 from odometer_client.mechanism import Mechanism
-from odometer_client.training.blocks import Buy
 
 
 def world_size(group: Any = None) -> int:

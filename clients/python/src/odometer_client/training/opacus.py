@@ -19,12 +19,12 @@ from opacus import PrivacyEngine
 from opacus.optimizers import AdaClipDPOptimizer
 
 from odometer_client.base import UnsupportedPlan
+from odometer_client.blocks import DEFAULT_BLOCK, Blocks
 from odometer_client.client import Client
 from odometer_client.documents import Receipt
 from odometer_client.errors import BudgetExceeded
 from odometer_client.mechanism import Mechanism
 from odometer_client.mechanisms import Gaussian, PoissonSubsampled
-from odometer_client.training.blocks import DEFAULT_BLOCK, Blocks
 from odometer_client.training.distributed import decided_by_rank_zero, rank, world_size
 from odometer_client.training.sampling import check_distributed, poisson_rate
 

@@ -1,4 +1,4 @@
-"""Steps of a training run, paid for in blocks ahead of time. Knows no framework.
+"""Releases of a run, paid for in blocks ahead of time. Knows no framework.
 
 What of a block is never used stays charged. Take small blocks where that matters.
 """
@@ -6,6 +6,7 @@ What of a block is never used stays charged. Take small blocks where that matter
 import os
 import re
 import secrets
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -65,14 +66,14 @@ class Blocks:
         """
         if os.getpid() != self._process:
             self._start_process()
-        if not self._prepaid[mechanism]:
-            wanted = self._wanted(mechanism)
-            bought = self.buy(mechanism, wanted)
-            self._size, self._current = max(bought, 1), mechanism
-            self._prepaid[mechanism] += bought
-            self.charged += bought
-        self._prepaid[mechanism] -= 1
-        self.taken += 1
+        with self._lock:
+            if not self._prepaid[mechanism]:
+                bought = self.buy(mechanism, self._wanted(mechanism))
+                self._size, self._current = bought, mechanism
+                self._prepaid[mechanism] += bought
+                self.charged += bought
+            self._prepaid[mechanism] -= 1
+            self.taken += 1
 
     @property
     def prepaid(self) -> int:
@@ -98,6 +99,7 @@ class Blocks:
     def _start_process(self) -> None:
         """Begin without prepaid steps and with a nonce that no other process has."""
         self._process = os.getpid()
+        self._lock = threading.Lock()
         self._nonce = secrets.token_hex(8)
         self._prepaid: Counter[Mechanism] = Counter()
         self._pending = None
