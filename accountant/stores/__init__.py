@@ -1,5 +1,32 @@
 """Where ledgers are kept. `open_store(url)` picks the back-end by the URL's scheme."""
 
+from importlib import import_module
+from typing import cast
+
 from accountant.stores.base import EMPTY_HEAD, Head, NewEntry, Note, Row, Store, Write
 
-__all__ = ["EMPTY_HEAD", "Head", "NewEntry", "Note", "Row", "Store", "Write"]
+__all__ = ["EMPTY_HEAD", "SCHEMES", "Head", "NewEntry", "Note", "Row", "Store", "Write", "open_store"]
+
+# The one table of back-ends: scheme → (module with `open_url(url) -> Store`, an example to show).
+# Modules are imported when first asked for, so that a driver is needed only by those who use it.
+SCHEMES: dict[str, tuple[str, str]] = {
+    "sqlite": ("accountant.stores.sqlite", "sqlite:///data/ledger.sqlite"),
+    "memory": ("accountant.stores.memory", "memory://"),
+}
+
+
+def open_store(url: str) -> Store:
+    """Open the store at `url`, making it first where there is none.
+
+    `sqlite:///relative/path`, `sqlite:////absolute/path` or `memory://` (lost when closed; for tests).
+    Raises ValueError for a URL that cannot name a store, StoreUnavailable or LedgerCorrupt for a store
+    that cannot be used.
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in SCHEMES:
+        examples = ", ".join(example for _, example in SCHEMES.values())
+        # A URL may hold a password: show no more of it than the scheme.
+        named = f"{scheme}://…" if separator else "a URL without '://'"
+        raise ValueError(f"There is no kind of store for {named}. A store is named like: {examples}")
+    module = import_module(SCHEMES[scheme][0])
+    return cast(Store, module.open_url(url))
