@@ -136,6 +136,12 @@ class DatasetExists(OdometerError):
     code, title, status = "dataset-exists", "There is already a dataset of that name", 409
 
 
+class BudgetExists(OdometerError):
+    """The dataset has a budget of that name already."""
+
+    code, title, status = "budget-exists", "There is already a budget of that name", 409
+
+
 class DatasetClosed(OdometerError):
     """The dataset takes no more charges."""
 

@@ -113,7 +113,7 @@ class Mixture:
         return np.where(np.isfinite(terms), terms, -np.inf)
 
     def _level(self, losses: Floats, epsilon: float) -> tuple[float, float, float]:
-        """log sum exp of the terms, its slope in epsilon, and the size of what was added up."""
+        """Log sum exp of the terms, its slope in epsilon, and the size of what was added up."""
         terms = self._terms(losses, epsilon)
         top = float(np.max(terms))
         shares = np.exp(terms - top)
@@ -139,7 +139,11 @@ class Mixture:
         logs = terms[live] - np.log(shares[live])
         kept = shares[live]
         bound = float(log_c(np.array([mean]))[0]) - float(np.dot(kept, logs))
-        size = float(np.dot(kept, self._sizes(losses, epsilon)[live] + np.abs(np.log(kept)))) + math.log(mean) + 1
+        size = (
+            float(np.dot(kept, self._sizes(losses, epsilon)[live] + np.abs(np.log(kept))))
+            + math.log(mean)
+            + 1
+        )
         return bound + _ULPS * size, -(mean - 1)
 
 
@@ -149,7 +153,7 @@ def _gibbs(logits: Floats) -> Floats:
 
 
 def _inner_maximum(terms: Floats, steps: Floats) -> float:
-    """x > 0 where (1 - e^{-x}) / sum exp(terms + steps x) is largest: a few safeguarded Newton steps.
+    """X > 0 where (1 - e^{-x}) / sum exp(terms + steps x) is largest: a few safeguarded Newton steps.
 
     The logarithm is concave in x; its slope is 1/(e^x - 1) - mean(steps). Any x is safe to return.
     """

@@ -38,6 +38,6 @@ def next_up(value: float) -> float:
 
 
 def log_up(ratio: Fraction) -> float:
-    """log of an exact ratio >= 1, rounded up; accurate near 1, where it matters most."""
+    """Logarithm of an exact ratio >= 1, rounded up; accurate near 1, where it matters most."""
     logarithm = math.log1p(float(ratio - 1)) if ratio < 2 else math.log(float(ratio))
     return logarithm * (1 + _LIBM)

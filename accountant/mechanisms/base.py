@@ -2,9 +2,9 @@
 
 import math
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from accountant.grid import Grid
 from accountant.loss import Curve
@@ -30,7 +30,20 @@ def _not_negative_zero(number: float) -> float:
     return number
 
 
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False), AfterValidator(_not_negative_zero)]
+def _from_ledger(value: Any, info: ValidationInfo) -> Any:
+    """A ledger holds no floats: there, and only there, numbers are decimal strings."""
+    return float(value) if info.context is LEDGER and isinstance(value, str) else value
+
+
+LEDGER: Final = {"source": "ledger"}
+"""Validation context for documents read back from a ledger."""
+
+Number = Annotated[
+    float,
+    Field(strict=True, allow_inf_nan=False),
+    AfterValidator(_not_negative_zero),
+    BeforeValidator(_from_ledger),
+]
 """A finite JSON number: no string, no boolean, no negative zero. It means its shortest decimal."""
 Whole = Annotated[int, Field(strict=True)]
 """A JSON whole number: no string, no boolean, no fraction."""
@@ -83,6 +96,17 @@ class Mechanism(Document):
     def document(self) -> dict[str, Any]:
         """The JSON document, without what was not given."""
         return self.model_dump(mode="json", exclude_none=True)
+
+
+def frozen(value: Any) -> Any:
+    """A document as a ledger holds it: every float as its shortest decimal string."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, dict):
+        return {key: frozen(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [frozen(item) for item in value]
+    return value
 
 
 def bounded(value: float, least: float, most: float) -> float:

@@ -105,7 +105,9 @@ class Gdp(Mechanism):
     """μ of one release under the dataset's adjacency, 0 to 1e3."""
 
     title: ClassVar[str] = "μ-GDP, as stated"
-    purpose: ClassVar[str] = "A release whose trade-off curve someone proved to be at least that of N(0,1), N(μ,1)."
+    purpose: ClassVar[str] = (
+        "A release whose trade-off curve someone proved to be at least that of N(0,1), N(μ,1)."
+    )
     formula: ClassVar[str] = "D_α = αμ²/2, ρ = μ²/2"
     source: ClassVar[str] = "Dong, Roth, Su 2022"
     avoid: ClassVar[str] = "A μ from the central limit theorem: it is an approximation, not a bound."
@@ -133,7 +135,9 @@ class RenyiCurve(Mechanism):
 
     title: ClassVar[str] = "Rényi curve, as stated"
     purpose: ClassVar[str] = "A release whose Rényi divergences were computed elsewhere."
-    formula: ClassVar[str] = "D at the least given order at or above each grid order; above the last: no bound"
+    formula: ClassVar[str] = (
+        "D at the least given order at or above each grid order; above the last: no bound"
+    )
     source: ClassVar[str] = "D_α never decreases in α: van Erven, Harremoës 2014, Thm. 3"
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "renyi_curve", "orders": [2, 4, 8, 16], "epsilons": [0.01, 0.02, 0.04, 0.08]},
@@ -142,7 +146,9 @@ class RenyiCurve(Mechanism):
     @model_validator(mode="after")
     def _a_curve(self) -> Self:
         if len(self.orders) != len(self.epsilons):
-            raise ValueError(f"{len(self.orders)} orders but {len(self.epsilons)} epsilons: give one for each")
+            raise ValueError(
+                f"{len(self.orders)} orders but {len(self.epsilons)} epsilons: give one for each"
+            )
         if any(low >= high for low, high in itertools.pairwise(self.orders)):
             raise ValueError("orders must be strictly increasing")
         if any(low > high for low, high in itertools.pairwise(self.epsilons)):
@@ -150,7 +156,10 @@ class RenyiCurve(Mechanism):
         return self
 
     def curve(self, grid: Grid) -> Curve:
-        given = [(decimal(order), decimal(epsilon)) for order, epsilon in zip(self.orders, self.epsilons, strict=True)]
+        given = [
+            (decimal(order), decimal(epsilon))
+            for order, epsilon in zip(self.orders, self.epsilons, strict=True)
+        ]
         at_or_above = [
             next((epsilon for order, epsilon in given if order >= grid_order), float("inf"))
             for grid_order in grid.exact_orders
@@ -168,9 +177,13 @@ class NonPrivate(Mechanism):
     title: ClassVar[str] = "Not private"
     purpose: ClassVar[str] = "Plain federated averaging, secure aggregation or encryption alone, raw data."
     formula: ClassVar[str] = "no bound in any coordinate"
-    source: ClassVar[str] = "secure aggregation and encryption hide contributions, not what the result reveals"
+    source: ClassVar[str] = (
+        "secure aggregation and encryption hide contributions, not what the result reveals"
+    )
     avoid: ClassVar[str] = "Anything with calibrated noise."
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "non_private", "what": "FedAvg without noise"},)
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"kind": "non_private", "what": "FedAvg without noise"},
+    )
 
     def curve(self, grid: Grid) -> Curve:
         return Curve.no_bound(grid)

@@ -1,0 +1,143 @@
+"""Why a charge is refused and what would fit: advice, computed on a snapshot, never a decision."""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from accountant.budgets import COUNT_MAX
+from accountant.commands import Prepared
+from accountant.ledger import State
+from accountant.loss import Loss
+from accountant.mechanisms import Mechanism
+from accountant.rules import Rule
+
+M = TypeVar("M", bound=BaseModel)
+
+_NOISE_FACTOR_MAX = 1e6
+_NOISE_STEPS = 24
+
+
+def finite(value: float) -> float | None:
+    """`value` for JSON: None for no bound."""
+    return None if math.isinf(value) else value
+
+
+def refusals(state: State, prepared: Prepared) -> list[dict[str, Any]]:
+    """Each budget that refuses the charge, with numbers in its own parameter, rounded up."""
+    after = state.spent.plus(prepared.loss)
+    return [
+        _refusal(rule, state.spent, prepared.loss, after) for rule in state.rules if not rule.allows(after)
+    ]
+
+
+def _refusal(rule: Rule, spent: Loss, asked: Loss, after: Loss) -> dict[str, Any]:
+    now, then = rule.spent(spent), rule.spent(after)
+    return {
+        "budget": rule.name,
+        "scope": "dataset",
+        "kind": rule.kind,
+        "limit": rule.limit,
+        "spent": finite(now),
+        "asked": finite(max(0.0, then - now)) if math.isfinite(now) else None,
+        "after": finite(then),
+        "short_by": finite(max(0.0, then - rule.limit)),
+        "order": rule.coordinate(spent)[2],
+        "reason": rule.why_not(asked, after),
+    }
+
+
+def would_fit(state: State, prepared: Prepared) -> dict[str, Any]:
+    """The largest count, the least noise (one mechanism), the leading items (a list) that would fit."""
+    if len(prepared.charges) > 1:
+        return {"largest_count": None, "least_noise": None, "leading_items": _leading(state, prepared)}
+    charge = prepared.charges[0]
+    return {
+        "largest_count": largest_count(state, charge.mechanism),
+        "least_noise": least_noise(state, charge.mechanism, charge.count),
+        "leading_items": None,
+    }
+
+
+def fits(state: State, loss: Loss) -> bool:
+    """Whether every budget would allow it."""
+    after = state.spent.plus(loss)
+    return all(rule.allows(after) for rule in state.rules)
+
+
+def largest_count(state: State, mechanism: Mechanism) -> int:
+    """The largest count of `mechanism` that every budget allows now, 0 to 1,000,000,000."""
+    curve = mechanism.curve(state.dataset.grid)
+    if not fits(state, curve.times(1)):
+        return 0
+    low, high = 1, 2
+    while high <= COUNT_MAX and fits(state, curve.times(high)):
+        low, high = high, 2 * high
+    high = min(high, COUNT_MAX + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(state, curve.times(middle)) else (low, middle)
+    return low
+
+
+def least_noise(state: State, mechanism: Mechanism, count: int) -> dict[str, Any] | None:
+    """The mechanism with about the least noise at which `count` releases fit, None when none does.
+
+    Never less noise than fits; at most 0.1 % more than needed.
+    """
+    grid = state.dataset.grid
+
+    def at(factor: float) -> Mechanism | None:
+        return mechanism.noisier(factor)
+
+    def enough(candidate: Mechanism | None) -> bool:
+        return candidate is not None and fits(state, candidate.curve(grid).times(count))
+
+    factor = _least_factor(lambda value: enough(at(value)))
+    if factor is None:
+        return None
+    exact = at(factor)
+    if exact is None:
+        return None
+    tidied = tidy(mechanism, exact)
+    return (tidied if enough(tidied) else exact).document()
+
+
+def _least_factor(enough: Callable[[float], bool]) -> float | None:
+    """The least noise factor that is enough, by bisection of its logarithm; None when none is."""
+    if not enough(_NOISE_FACTOR_MAX):
+        return None
+    low, high = 1 / _NOISE_FACTOR_MAX, 1.0
+    if not enough(1.0):
+        low, high = 1.0, _NOISE_FACTOR_MAX
+    for _ in range(_NOISE_STEPS + 6):
+        if high / low < 1.0002:
+            break
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def tidy(before: M, after: M) -> M:
+    """`after` with the numbers that moved rounded on to four digits, in the direction they moved."""
+    changes: dict[str, Any] = {}
+    for name in type(after).model_fields:
+        old, new = getattr(before, name), getattr(after, name)
+        if isinstance(new, BaseModel):
+            changes[name] = tidy(old, new)
+        elif isinstance(new, float) and new != old and new > 0:
+            unit = 10.0 ** (math.floor(math.log10(new)) - 3)
+            steps = math.ceil(new / unit) if new > old else math.floor(new / unit)
+            changes[name] = float(f"{steps * unit:.4g}")
+    return after.model_copy(update=changes)
+
+
+def _leading(state: State, prepared: Prepared) -> int:
+    loss, fitting = Loss.zero(state.dataset.grid), 0
+    for item in prepared.losses:
+        loss = loss.plus(item)
+        if not fits(state, loss):
+            break
+        fitting += 1
+    return fitting

@@ -1,0 +1,225 @@
+"""The kinds of budget: what a person asks for, what is fixed when it is set, and the rule it enforces.
+
+A budget document (`Budget`) is fixed into integers and decimal strings once (`fix`), stored in the
+ledger, and read back as a `Rule` (SOUNDNESS section 4).
+"""
+
+from abc import abstractmethod
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from accountant.grid import DELTA_UNIT, NAT_UNIT, Grid
+from accountant.loss import Loss, total
+from accountant.mechanisms import AnyMechanism, Document, Number, Whole
+from accountant.mixture import Mixture
+from accountant.rounding import decimal, floor_units, round_down
+from accountant.rules import ApproximateRule, CoordinateRule, GdpRule, Rule
+from accountant.weights import default_prior, workload_prior
+
+COUNT_MAX = 1_000_000_000
+ITEMS_MAX = 256
+
+Slug = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+"""1 to 64 characters: small letters, digits, - and _, not starting with - or _."""
+Delta = Annotated[Number, Field(gt=0, lt=1)]
+
+
+class Charge(Document):
+    """`count` releases of one mechanism."""
+
+    mechanism: AnyMechanism
+    """What is about to run."""
+    count: Annotated[Whole, Field(ge=1, le=COUNT_MAX)]
+    """How many times, 1 to 1,000,000,000. Never defaulted."""
+
+    def loss(self, grid: Grid) -> Loss:
+        return self.mechanism.curve(grid).times(self.count)
+
+
+Workload = Annotated[tuple[Charge, ...], Field(min_length=1, max_length=ITEMS_MAX)]
+
+
+def split_delta(delta: float, delta_add: float | None) -> tuple[Fraction, float]:
+    """(delta_add, delta_mix): delta_add exactly, delta_mix rounded down, together at most delta.
+
+    The default is a tenth for approximate charges (SOUNDNESS section 3).
+    """
+    add = decimal(delta) / 10 if delta_add is None else decimal(delta_add)
+    return add, round_down(decimal(delta) - add)
+
+
+class Budget(Document):
+    """What a person asks for. A subclass per kind; `kind` tells them apart."""
+
+    name: Slug
+    """Its name within the dataset."""
+
+    parameter: ClassVar[str]
+    """The name of the limit."""
+    promise: ClassVar[str]
+    """What holds for everything admitted."""
+    source: ClassVar[str]
+
+    def fixed(self, grid: Grid, kept: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What is settled now and never recomputed, without floats; `kept` from an earlier version."""
+        del grid, kept
+        return {}
+
+    @abstractmethod
+    def rule(self, grid: Grid, fixed: dict[str, Any]) -> "Rule":
+        """The rule that this budget enforces on the totals."""
+
+    def limit(self) -> float:
+        return float(getattr(self, self.parameter))
+
+    def same_weights(self, other: "Budget") -> bool:
+        """Whether changing to `other` changes the limit alone."""
+        changed = {self.parameter, "name"}
+        return type(self) is type(other) and self.model_dump(exclude=changed) == other.model_dump(
+            exclude=changed
+        )
+
+    def document(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+_TAKERS = "if it is noisy at all, a budget of kind"
+
+
+class PureBudget(Budget):
+    """Everything admitted is ε-DP."""
+
+    kind: Literal["pure"] = "pure"
+    epsilon: Annotated[Number, Field(ge=0, le=1e6)]
+    """Limit on the sum of pure ε, in nats."""
+
+    parameter: ClassVar[str] = "epsilon"
+    promise: ClassVar[str] = "ε-DP"
+    source: ClassVar[str] = "Rogers, Roth, Ullman, Vadhan 2016; Haney et al. 2023"
+
+    def rule(self, grid: Grid, fixed: dict[str, Any]) -> Rule:
+        del fixed
+        units = floor_units(decimal(self.epsilon), NAT_UNIT)
+        takers = f"{_TAKERS} approximate, zcdp, renyi or gdp"
+        return CoordinateRule(
+            self.name, self.kind, self.epsilon, grid, grid.pure, units, "pure epsilon", takers
+        )
+
+
+class ZcdpBudget(Budget):
+    """Everything admitted is ρ-zCDP."""
+
+    kind: Literal["zcdp"] = "zcdp"
+    rho: Annotated[Number, Field(ge=0, le=1e6)]
+    """Limit on the sum of ρ."""
+
+    parameter: ClassVar[str] = "rho"
+    promise: ClassVar[str] = "ρ-zCDP"
+    source: ClassVar[str] = "Feldman, Zrnic 2021; Whitehouse et al. 2023"
+
+    def rule(self, grid: Grid, fixed: dict[str, Any]) -> Rule:
+        del fixed
+        units = floor_units(decimal(self.rho), NAT_UNIT)
+        takers = f"{_TAKERS} approximate or renyi"
+        return CoordinateRule(self.name, self.kind, self.rho, grid, grid.rho, units, "rho", takers)
+
+
+class RenyiBudget(Budget):
+    """Everything admitted is (α, ε)-RDP at one order; an order off the grid is held at the next above."""
+
+    kind: Literal["renyi"] = "renyi"
+    order: Annotated[Number, Field(gt=1, le=8192)]
+    """Order α, above 1 and at most 8192."""
+    epsilon: Annotated[Number, Field(ge=0, le=1e6)]
+    """Limit on the Rényi divergence of that order, in nats."""
+
+    parameter: ClassVar[str] = "epsilon"
+    promise: ClassVar[str] = "(α, ε)-RDP"
+    source: ClassVar[str] = "Feldman, Zrnic 2021"
+
+    def rule(self, grid: Grid, fixed: dict[str, Any]) -> Rule:
+        del fixed
+        index = grid.order_at_or_above(decimal(self.order))
+        if index is None:
+            raise ValueError(f"order {self.order} is above the grid's last, {grid.exact_orders[-1]}")
+        units = floor_units(decimal(self.epsilon), NAT_UNIT)
+        order = float(grid.exact_orders[index])
+        quantity = f"Rényi divergence of order {order:g}"
+        takers = f"{_TAKERS} pure"
+        return CoordinateRule(self.name, self.kind, self.epsilon, grid, index, units, quantity, takers, order)
+
+
+class GdpBudget(Budget):
+    """Everything admitted is μ-GDP."""
+
+    kind: Literal["gdp"] = "gdp"
+    mu: Annotated[Number, Field(ge=0, le=1e3)]
+    """Limit μ: the sum of squares stays at most μ²."""
+
+    parameter: ClassVar[str] = "mu"
+    promise: ClassVar[str] = "μ-GDP"
+    source: ClassVar[str] = "Smith, Thakurta 2022; SOUNDNESS section 4"
+
+    def rule(self, grid: Grid, fixed: dict[str, Any]) -> Rule:
+        del fixed
+        units = floor_units(decimal(self.mu) ** 2, NAT_UNIT)
+        takers = "a subsampled or discrete Gaussian has none; a budget of kind approximate or renyi"
+        return GdpRule(self.name, self.kind, self.mu, grid, grid.mu_squared, units, "mu", takers)
+
+
+class ApproximateBudget(Budget):
+    """Everything admitted is (ε, δ)-DP under full adaptivity, by the filter of SOUNDNESS section 3."""
+
+    kind: Literal["approximate"] = "approximate"
+    epsilon: Annotated[Number, Field(gt=0, le=1e4)]
+    """Limit ε, in nats."""
+    delta: Delta
+    """δ of the promise, 0 < δ < 1."""
+    delta_add: Annotated[Number, Field(ge=0, lt=1)] | None = None
+    """The part of δ kept for approximate charges, fixed in advance; a tenth unless said, 0 when none will come."""
+    workload: Workload | None = None
+    """What the budget is for: the mixture is then focused on it, which admits more of exactly that."""
+
+    parameter: ClassVar[str] = "epsilon"
+    promise: ClassVar[str] = "(ε, δ)-DP"
+    source: ClassVar[str] = "SOUNDNESS section 3; one order: Canonne, Kamath, Steinke 2020"
+
+    @model_validator(mode="after")
+    def _splits(self) -> Self:
+        if self.delta_add is not None and not self.delta_add < self.delta:
+            raise ValueError("delta_add must be below delta: what is left of delta is for everything else")
+        return self
+
+    def fixed(self, grid: Grid, kept: dict[str, Any] | None = None) -> dict[str, Any]:
+        if kept is not None:
+            return kept
+        add, mix = split_delta(self.delta, self.delta_add)
+        if self.workload is None:
+            weights = default_prior(grid, self.epsilon, mix)
+        else:
+            weights = workload_prior(grid, total(grid, (item.loss(grid) for item in self.workload)), mix)
+        return {
+            "delta_add": str(floor_units(add, DELTA_UNIT)),
+            "delta_mix": repr(mix),
+            "weights": list(weights),
+        }
+
+    def rule(self, grid: Grid, fixed: dict[str, Any]) -> Rule:
+        mixture = Mixture(grid, tuple(fixed["weights"]), float(fixed["delta_mix"]))
+        return ApproximateRule(
+            self.name,
+            self.kind,
+            self.epsilon,
+            grid,
+            mixture=mixture,
+            delta_add=int(fixed["delta_add"]),
+            pure_units=floor_units(decimal(self.epsilon), NAT_UNIT),
+        )
+
+
+AnyBudget = Annotated[
+    PureBudget | ZcdpBudget | RenyiBudget | GdpBudget | ApproximateBudget, Field(discriminator="kind")
+]
+ANY_BUDGET: TypeAdapter[Budget] = TypeAdapter(AnyBudget)

@@ -1,0 +1,98 @@
+"""Reading JSON from outside: well formed first, valid second, with errors that name the field."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from accountant.errors import InvalidRequest, MalformedBody
+
+T = TypeVar("T")
+
+BODY_MAX: Final = 256 * 1024
+"""Largest body that is read, in bytes."""
+_DEPTH_MAX: Final = 32
+_ERRORS_SHOWN: Final = 20
+
+
+def read_json(body: bytes) -> Any:
+    """The document in `body`. Raises MalformedBody for anything but one strict JSON document.
+
+    Refused: wrong syntax or encoding, NaN and infinities, a key twice in one object, deep nesting.
+    """
+    try:
+        text = body.decode("utf-8")
+        document = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise MalformedBody(f"the body is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except RecursionError as error:
+        raise MalformedBody("the body is nested too deeply") from error
+    except ValueError as error:
+        raise MalformedBody(f"the body is not JSON: {error}") from error
+    if _depth(document) > _DEPTH_MAX:
+        raise MalformedBody(f"the body is nested more than {_DEPTH_MAX} levels deep")
+    return document
+
+
+def validated(kind: type[T] | TypeAdapter[T], body: bytes | Mapping[str, Any]) -> T:
+    """`body` (JSON bytes, or a decoded document) as a `kind`. Raises MalformedBody or InvalidRequest."""
+    if isinstance(body, bytes):
+        read_json(body)
+    adapter: TypeAdapter[T] = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)
+    try:
+        return adapter.validate_json(body if isinstance(body, bytes) else dumps(body))
+    except ValidationError as error:
+        invalid(error)
+
+
+def dumps(document: Any) -> bytes:
+    """JSON bytes of a document given in Python. Raises MalformedBody for what JSON cannot hold."""
+    try:
+        return json.dumps(document, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise MalformedBody(f"not a JSON document: {error}") from error
+
+
+def invalid(error: ValidationError) -> NoReturn:
+    """Raise InvalidRequest that lists each wrong field: where it is and what would be right."""
+    found = [
+        {"field": _field(item["loc"]), "message": item["msg"].removeprefix("Value error, ")}
+        for item in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    shown = found[:_ERRORS_SHOWN]
+    first = shown[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    raise InvalidRequest(f"{first['field']}: {first['message']}{more}", errors=shown) from error
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location) or "body"
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return document
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _depth(document: Any) -> int:
+    deepest, layer = 0, [document]
+    while layer:
+        deepest += 1
+        layer = [
+            child
+            for item in layer
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if deepest > _DEPTH_MAX:
+            break
+    return deepest

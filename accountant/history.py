@@ -1,0 +1,121 @@
+"""What a dataset's ledger looked like over time, who spent it, and its pages. Reads only."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from accountant import odometer
+from accountant.advice import finite
+from accountant.ledger import CHECKPOINT_EVERY, State
+from accountant.loss import Loss, total
+from accountant.odometer import plan_readings, used
+from accountant.stores import Row, Store
+
+FOLD_MAX: Final = 1024
+"""Up to so many entries a history is folded from all of them, beyond from the checkpoints alone."""
+_SCOPES_MAX: Final = 1000
+
+
+def series(store: Store, state: State, points: int) -> list[dict[str, Any]]:
+    """At most `points` moments, oldest first, ending now: the reading and each budget's share used."""
+    if state.head.sequence <= FOLD_MAX:
+        moments = _thin(list(_folded(store, state)), points - 1)
+    else:
+        moments = list(_checkpoints(store, state, points - 1))
+    now = (state.head.sequence, state.time, state.spent)
+    if not moments or moments[-1][0] != now[0]:
+        moments.append(now)
+    return [_point(state, *moment) for moment in moments]
+
+
+def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any]:
+    mixture, delta_add = state.dataset.mixture, int(state.dataset.delta_add)
+    return {
+        "sequence": sequence,
+        "time": time,
+        "if_stopped_now": finite(odometer.if_stopped_now(spent, mixture, delta_add)),
+        "used": {rule.name: used(rule.spent(spent), rule.limit) for rule in state.rules},
+    }
+
+
+def _folded(store: Store, state: State) -> Iterator[tuple[int, str, Loss]]:
+    grid = state.dataset.grid
+    spent = Loss.zero(grid)
+    for row in store.entries(state.dataset.name, 0, FOLD_MAX):
+        entry = json.loads(row.body)
+        if entry["type"] == "charged":
+            spent = spent.plus(total(grid, (Loss.decode(grid, line) for line in entry["losses"])))
+        if entry["type"] in ("opened", "charged") and row.sequence <= state.head.sequence:
+            yield row.sequence, entry["time"], spent
+
+
+def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int, str, Loss]]:
+    last = state.head.sequence // CHECKPOINT_EVERY
+    step = max(1, last / points)
+    wanted = sorted({max(1, round(step * index)) for index in range(1, points + 1)})
+    for number in wanted:
+        if number > last:
+            return
+        rows = store.entries(state.dataset.name, number * CHECKPOINT_EVERY - 1, 1)
+        entry = json.loads(rows[0].body) if rows else {}
+        if "totals" in entry:
+            yield rows[0].sequence, entry["time"], Loss.decode(state.dataset.grid, entry["totals"])
+
+
+def _thin(moments: list[tuple[int, str, Loss]], points: int) -> list[tuple[int, str, Loss]]:
+    """Evenly spaced in the entries, first and last kept."""
+    if len(moments) <= points:
+        return moments
+    places = sorted({round(index * (len(moments) - 1) / (points - 1)) for index in range(points)})
+    return [moments[place] for place in places]
+
+
+def spend(store: Store, state: State) -> dict[str, Any]:
+    """The totals of each principal and of each kind of mechanism, as plans of their own."""
+    delta = float(state.dataset.delta)
+    return {
+        "by_principal": [
+            {"principal": name, "name": note, **numbers}
+            for name, note, numbers in _scopes(store, state, "principal/", delta)
+        ],
+        "by_mechanism": [
+            {"kind": name, **numbers} for name, _, numbers in _scopes(store, state, "mechanism/", delta)
+        ],
+        "delta": delta,
+        "holds": "Each alone, as a plan fixed in advance, for comparison: the parts do not add up to the whole.",
+    }
+
+
+def _scopes(
+    store: Store, state: State, kind: str, delta: float
+) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    prefix = f"totals/{kind}"
+    blobs = store.blobs(state.dataset.name, prefix, "", _SCOPES_MAX)
+    names = [name.removeprefix(prefix) for name, _ in blobs]
+    notes = store.notes(names) if kind == "principal/" else {}
+    for name, (_, blob) in zip(names, blobs, strict=True):
+        loss = Loss.decode(state.dataset.grid, blob.decode("ascii"))
+        shown = odometer.loss_document(loss)
+        epsilon = next(iter(plan_readings(loss, delta))).value
+        note = notes[name].text if name in notes else None
+        yield name, note, {"epsilon": epsilon, "rho": shown["rho"], "delta": shown["delta"]}
+
+
+def page(
+    store: Store, state: State, after: int, limit: int, before: int | None, newest_first: bool
+) -> dict[str, Any]:
+    """One page of entries; `next` is the cursor (`after`, or `before` when the newest come first)."""
+    name, last = state.dataset.name, state.head.sequence
+    if newest_first:
+        end = last if before is None else min(before - 1, last)
+        rows = store.entries(name, max(0, end - limit), min(limit, end)) if end > 0 else []
+        rows = [row for row in reversed(rows) if row.sequence <= end]
+        following = rows[-1].sequence if rows and rows[-1].sequence > 1 else None
+    else:
+        rows = [row for row in store.entries(name, after, limit) if row.sequence <= last]
+        following = rows[-1].sequence if rows and rows[-1].sequence < last else None
+    return {"items": [_shown(row) for row in rows], "next": following}
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    return {"sequence": row.sequence, "hash": row.hash, "entry": json.loads(row.body)}

@@ -1,0 +1,230 @@
+"""Readings: what the totals of a dataset say, each with when it holds (SOUNDNESS section 6)."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+from accountant import conversions
+from accountant.advice import finite
+from accountant.grid import DELTA_UNIT, Grid
+from accountant.ledger import BudgetEntry, State
+from accountant.loss import Loss
+from accountant.mixture import Mixture
+from accountant.rounding import decimal, round_down, round_up
+from accountant.rules import Rule
+
+HOLDS: Final = {
+    "if_stopped_now": (
+        "Always, for whatever rule made you stop here: charges may depend on earlier answers. "
+        "Not at many moments at once: that is the odometer."
+    ),
+    "odometer": "Always, and at all moments at once: for every charge so far, even chosen after looking.",
+    "fixed_plan": (
+        "Only if every charge and the moment of stopping were fixed in advance. What other accountants print."
+    ),
+    "zcdp": "The sum of rho; rho-zCDP always (the sum is known before each release).",
+    "gdp": "The root of the sum of mu squared; mu-GDP always. No bound where a charge has no mu.",
+    "basic": "For comparison only: the pure epsilons added up.",
+    "advanced": "For comparison only: rho + 2 sqrt(rho log 1/delta), the closed form of advanced composition in zCDP.",
+}
+WHAT_IF: Final = "What if: delta was chosen after looking, so nothing is promised at this delta."
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number and when it holds. `value` None: no bound."""
+
+    name: str
+    quantity: str
+    value: float | None
+    delta: float | None
+    holds: str
+    order: float | None = None
+    what_if: bool = False
+    warnings: tuple[str, ...] = ()
+    budget: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "quantity": self.quantity,
+            "value": self.value,
+            "delta": self.delta,
+            "order": self.order,
+            "holds": f"{WHAT_IF} {self.holds}" if self.what_if else self.holds,
+            "what_if": self.what_if,
+            "warnings": list(self.warnings),
+            "budget": self.budget,
+        }
+
+
+def readings(state: State, delta: float | None = None) -> list[Reading]:
+    """Every reading of a dataset, at its own delta or, as what-if, at another."""
+    own = float(state.dataset.delta)
+    what_if = delta is not None and delta != own
+    delta = own if delta is None else delta
+    mixture, add = _mixture(state, delta)
+    spent = state.spent
+    running = [
+        Reading(name, "epsilon", finite(value), delta, HOLDS[name], what_if=what_if)
+        for name, value in (
+            ("if_stopped_now", if_stopped_now(spent, mixture, add)),
+            ("odometer", at_all_moments(spent, mixture, add)),
+        )
+    ]
+    return [*running, *_guarantees(state), *plan_readings(spent, delta)]
+
+
+def _mixture(state: State, delta: float) -> tuple[Mixture, int]:
+    """The running readings' mixture and delta_add in units, at `delta`: split as the dataset's own is."""
+    dataset = state.dataset
+    mixture, add = dataset.mixture, int(dataset.delta_add)
+    if delta == float(dataset.delta):
+        return mixture, add
+    share = add * DELTA_UNIT / decimal(float(dataset.delta))
+    scaled = decimal(delta) * share
+    return (
+        replace(mixture, delta=round_down(decimal(delta) - scaled)),
+        math.floor(scaled / DELTA_UNIT),
+    )
+
+
+def if_stopped_now(totals: Loss, mixture: Mixture, delta_add: int) -> float:
+    """Epsilon for whatever rule of stopping; infinity once approximate charges used up delta_add."""
+    if _too_much_delta(totals, delta_add):
+        return math.inf
+    return min(mixture.if_stopped_now(totals.renyi()), totals.amount(totals.grid.pure))
+
+
+def at_all_moments(totals: Loss, mixture: Mixture, delta_add: int) -> float:
+    """Epsilon true at all moments at once, never above the pure part."""
+    if _too_much_delta(totals, delta_add):
+        return math.inf
+    return min(mixture.odometer(totals.renyi()), totals.amount(totals.grid.pure))
+
+
+def _too_much_delta(totals: Loss, delta_add: int) -> bool:
+    units = totals.units(totals.grid.delta)
+    return units is None or units > delta_add
+
+
+def plan_readings(totals: Loss, delta: float) -> Iterator[Reading]:
+    """The readings of a plan fixed in advance, and the totals in other notions; no state needed."""
+    grid = totals.grid
+    yield fixed_plan(totals, delta)
+    rho, mu_squared = totals.amount(grid.rho), totals.amount(grid.mu_squared)
+    approximate = totals.units(grid.delta) != 0
+    mu = math.inf if approximate or math.isinf(mu_squared) else root_up(mu_squared)
+    yield Reading("zcdp", "rho", None if approximate else finite(rho), None, HOLDS["zcdp"])
+    yield Reading("gdp", "mu", finite(mu), None, HOLDS["gdp"])
+    sum_delta = totals.amount(grid.delta)
+    basic_delta = min(1.0, sum_delta)
+    yield Reading("basic", "epsilon", finite(totals.amount(grid.pure)), basic_delta, HOLDS["basic"])
+    rest = _rest(totals, delta)
+    advanced = math.inf if rest <= 0 else conversions.advanced_epsilon(rho, rest)
+    yield Reading("advanced", "epsilon", finite(advanced), delta, HOLDS["advanced"])
+
+
+def _rest(totals: Loss, delta: float) -> float:
+    """What approximate charges leave of delta, rounded down; at most 0 when nothing."""
+    units = totals.units(totals.grid.delta)
+    return -1.0 if units is None else round_down(decimal(delta) - units * DELTA_UNIT)
+
+
+def fixed_plan(totals: Loss, delta: float) -> Reading:
+    """Epsilon of a plan fixed in advance, by Rényi orders, with a warning at the edge of the grid."""
+    grid, rest = totals.grid, _rest(totals, delta)
+    value, order = math.inf, None
+    warnings: tuple[str, ...] = ()
+    pure = totals.amount(grid.pure)
+    if rest >= 0:
+        losses = totals.renyi()
+        value, best = conversions.rdp_epsilon(losses, grid.orders, rest)
+        if math.isfinite(value) and losses.any():
+            order = float(grid.orders[best])
+            warnings = _edge_warning(grid, best) if value > 0 and value < pure else ()
+        value = min(value, pure)
+    return Reading(
+        "fixed_plan", "epsilon", finite(value), delta, HOLDS["fixed_plan"], order, warnings=warnings
+    )
+
+
+def _edge_warning(grid: Grid, best: int) -> tuple[str, ...]:
+    if best not in (0, grid.n_orders - 1):
+        return ()
+    edge = "first" if best == 0 else "last"
+    return (
+        f"the best order is the {edge} of the grid, {grid.orders[best]:g}: the true epsilon may be lower",
+    )
+
+
+def _guarantees(state: State) -> Iterator[Reading]:
+    for entry in state.budgets.values():
+        budget = entry.budget
+        value = getattr(budget, budget.parameter)
+        yield Reading(
+            "guarantee",
+            budget.parameter,
+            value,
+            getattr(budget, "delta", None),
+            f"{budget.promise} for {covers(entry)}, under full adaptivity, while the limit stands.",
+            order=getattr(budget, "order", None),
+            budget=budget.name,
+        )
+
+
+def covers(entry: BudgetEntry) -> str:
+    """Which entries a budget's promise is about."""
+    return "all entries" if entry.since == 0 else f"entries after {entry.since}"
+
+
+def budget_state(entry: BudgetEntry, rule: Rule, totals: Loss, etag: str) -> dict[str, Any]:
+    """A budget with what is spent and left, in its own parameter: spent rounded up, left down."""
+    spent, limit = rule.spent(totals), rule.limit
+    return {
+        **entry.budget.document(),
+        "version": entry.version,
+        "etag": etag,
+        "covers": covers(entry),
+        "limit": limit,
+        "spent": finite(spent),
+        "left": finite(left(rule, totals)),
+        "used": used(spent, limit),
+    }
+
+
+def left(rule: Rule, totals: Loss) -> float:
+    """What is left in the budget's parameter, rounded down; for gdp the mu that squares still allow."""
+    spent = rule.spent(totals)
+    if spent >= rule.limit:
+        return 0.0
+    if rule.kind == "gdp":
+        room = decimal(rule.limit) ** 2 - Fraction(spent) ** 2
+        return max(0.0, math.nextafter(math.sqrt(round_down(room)), 0.0))
+    return max(0.0, round_down(decimal(rule.limit) - Fraction(spent)))
+
+
+def used(spent: float, limit: float) -> float:
+    """The share that is spent, 0 to 1, rounded up; 1 for no bound."""
+    if not spent < limit:
+        return 1.0
+    return min(1.0, round_up(Fraction(spent) / Fraction(limit)))
+
+
+def root_up(squared: float) -> float:
+    """Square root, rounded up."""
+    return math.nextafter(math.sqrt(squared), math.inf) if squared else 0.0
+
+
+def loss_document(loss: Loss) -> dict[str, float | None]:
+    """The notions that a loss has a number in, rounded up; None for no bound."""
+    grid = loss.grid
+    mu_squared = loss.amount(grid.mu_squared)
+    return {
+        "pure": finite(loss.amount(grid.pure)),
+        "rho": finite(loss.amount(grid.rho)),
+        "mu": None if math.isinf(mu_squared) else root_up(mu_squared),
+        "delta": finite(loss.amount(grid.delta)),
+    }

@@ -1,0 +1,390 @@
+"""The accountant's embedded face: documents in, documents out. The HTTP service is a thin layer over it."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from accountant import advice, history, odometer, receipts
+from accountant.budgets import ANY_BUDGET, Budget
+from accountant.commands import (
+    ChargeCommand,
+    CloseCommand,
+    Command,
+    CreateDataset,
+    OpenCommand,
+    Prepared,
+    SetBudgetCommand,
+    prepare,
+)
+from accountant.convert import convert
+from accountant.decide import Admitted, Refused, Replayed, check_adjacency, etag
+from accountant.documents import BODY_MAX, dumps, read_json, validated
+from accountant.errors import (
+    BodyTooLarge,
+    BudgetExceeded,
+    IdempotencyKeyRequired,
+    IfMatchRequired,
+    InvalidRequest,
+    OdometerError,
+    StoreUnavailable,
+    UnknownBudget,
+    UnknownDataset,
+)
+from accountant.ledger import DATASET_SCOPE, State
+from accountant.mechanisms import Mechanism
+from accountant.stores import Store, open_store
+from accountant.teller import Outcome, Teller, load_state, utc_now
+
+Body = bytes
+PAGE_MAX: Final = 1000
+_SLUG: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_PRINCIPAL: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+
+class Accountant:
+    """One ledger store and its teller. Safe to call from several threads.
+
+    Every method takes and returns what the HTTP route of the same name does, and raises an
+    `OdometerError`. Methods that change something name their principal.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], str] = utc_now,
+        on_death: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.store = store
+        self.teller = Teller(store, clock, on_death)
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """On the store at `url`, for example `sqlite:///data/ledger.sqlite`."""
+        return cls(open_store(url))
+
+    def close(self) -> None:
+        """Answer what waits, then let go of the store."""
+        self.teller.close()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- datasets and budgets
+
+    def create_dataset(self, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
+        request = validated(CreateDataset, body)
+        return self._dataset_document(self._change(request.name, OpenCommand(request, principal)))
+
+    def dataset(self, name: str) -> dict[str, Any]:
+        return self._dataset_document(self.state(name))
+
+    def datasets(self, after: str = "", limit: int = 100) -> dict[str, Any]:
+        names = [name for name in self.store.streams(after, page_limit(limit) + 1) if is_slug(name)]
+        shown = names[:limit]
+        return {
+            "items": [self.dataset(name) for name in shown],
+            "next": shown[-1] if len(names) > limit else None,
+        }
+
+    def budgets(self, name: str) -> dict[str, Any]:
+        return {"items": self.dataset(name)["budgets"], "next": None}
+
+    def add_budget(self, name: str, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
+        self.state(name)
+        budget = validated(ANY_BUDGET, body)
+        state = self._change(name, SetBudgetCommand(budget, principal))
+        return self._budget_state(state, budget.name)
+
+    def change_budget(
+        self,
+        name: str,
+        budget_name: str,
+        body: Body | Mapping[str, Any],
+        if_match: str | None,
+        principal: str,
+    ) -> dict[str, Any]:
+        """A new limit keeps the weights; any other change fixes new ones (SOUNDNESS section 6)."""
+        before = self.state(name).budgets.get(budget_name)
+        if before is None:
+            raise UnknownBudget(f"dataset {name} has no budget {budget_name}")
+        if if_match is None:
+            raise IfMatchRequired(
+                "send If-Match with the budget's etag, so that no one else's change is lost",
+                etag=etag(before),
+            )
+        budget = _named(body, budget_name)
+        state = self._change(name, SetBudgetCommand(budget, principal, if_match))
+        document = self._budget_state(state, budget_name)
+        if type(budget) is type(before.budget) and budget.limit() > before.budget.limit():
+            document["warning"] = (
+                f"the limit was raised from {before.budget.limit():g} to {budget.limit():g}: what people were "
+                "promised before no longer holds, the higher limit does"
+            )
+        return document
+
+    def close_dataset(self, name: str, principal: str) -> dict[str, Any]:
+        return self._dataset_document(self._change(name, CloseCommand(principal)))
+
+    # -- charges
+
+    def charge(
+        self, name: str, body: Body | Mapping[str, Any], key: str | None, principal: str
+    ) -> tuple[dict[str, Any], bool]:
+        """(receipt, replayed). Nothing may be released before this returns."""
+        if not is_slug(name):
+            raise unknown_dataset(name)
+        key = idempotency_key(key)
+        prepared = self._prepared(name, body)
+        decision = self._wait(name, ChargeCommand(prepared, valid_principal(principal), key))
+        document, replayed = self.receipt(decision, prepared, principal)
+        return json.loads(document), replayed
+
+    def receipt(self, outcome: Outcome, prepared: Prepared, principal: str) -> tuple[bytes, bool]:
+        """The receipt of a teller's outcome as JSON, and whether it is a replay; raises the refusal."""
+        if isinstance(outcome, Admitted):
+            state = outcome.state
+            return (
+                receipts.receipt(
+                    state,
+                    state.head.sequence,
+                    state.head.hash,
+                    state.time,
+                    principal,
+                    receipts.fragment_of(prepared),
+                    replayed=False,
+                ),
+                False,
+            )
+        if isinstance(outcome, Replayed):
+            row = outcome.row
+            entry_time = json.loads(row.body)["time"]
+            fixed = receipts.fragment_of(prepared)
+            return (
+                receipts.receipt(
+                    outcome.state, row.sequence, row.hash, entry_time, principal, fixed, replayed=True
+                ),
+                True,
+            )
+        raise self.refusal(outcome, prepared)
+
+    def refusal(self, outcome: Outcome, prepared: Prepared) -> OdometerError:
+        """The error to raise, with all that DESIGN section 5 wants in a refusal. May take milliseconds."""
+        error = outcome.error if isinstance(outcome, Refused) else outcome
+        if isinstance(error, BudgetExceeded) and isinstance(outcome, Refused) and outcome.state is not None:
+            state = outcome.state
+            error.fields = {
+                "dataset": state.dataset.name,
+                "refusals": advice.refusals(state, prepared),
+                "would_fit": advice.would_fit(state, prepared),
+            }
+        if not isinstance(error, OdometerError):
+            raise TypeError(f"not a refusal: {outcome!r}")
+        return error
+
+    def check(self, name: str, body: Body | Mapping[str, Any]) -> dict[str, Any]:
+        """Would it fit, what would be left, what is the most that fits. Changes nothing."""
+        state = self.state(name)
+        prepared = self._prepared(name, body)
+        check_adjacency(state, prepared)
+        fitting = advice.fits(state, prepared.loss)
+        after = state.spent.plus(prepared.loss) if fitting else state.spent
+        return {
+            "fits": fitting and not state.closed,
+            "left": [rule.left(after) for rule in state.rules],
+            "refusals": advice.refusals(state, prepared),
+            "would_fit": advice.would_fit(state, prepared),
+        }
+
+    # -- readings
+
+    def odometer(self, name: str, delta: float | None = None) -> dict[str, Any]:
+        if delta is not None and not 0 < delta < 1:
+            raise InvalidRequest(
+                f"delta: must be above 0 and below 1, got {delta}",
+                errors=[{"field": "delta", "message": "must be above 0 and below 1"}],
+            )
+        state = self.state(name)
+        return {
+            "dataset": name,
+            "sequence": state.head.sequence,
+            "time": state.time,
+            "delta": float(state.dataset.delta) if delta is None else delta,
+            "readings": [reading.document() for reading in odometer.readings(state, delta)],
+            "totals": odometer.loss_document(state.spent),
+            "budgets": self._budget_states(state),
+        }
+
+    def history(self, name: str, points: int = 200) -> dict[str, Any]:
+        return {"points": history.series(self.store, self.state(name), min(max(points, 2), 1000))}
+
+    def spend(self, name: str) -> dict[str, Any]:
+        return history.spend(self.store, self.state(name))
+
+    def ledger(
+        self,
+        name: str,
+        after: int = 0,
+        limit: int = 100,
+        before: int | None = None,
+        newest_first: bool = False,
+    ) -> dict[str, Any]:
+        return history.page(self.store, self.state(name), after, page_limit(limit), before, newest_first)
+
+    # -- stateless
+
+    @staticmethod
+    def mechanisms() -> dict[str, Any]:
+        return {"items": [mechanism_document(kind) for kind in Mechanism.registry.values()], "next": None}
+
+    @staticmethod
+    def convert(body: Body | Mapping[str, Any]) -> dict[str, Any]:
+        return convert(body)
+
+    # -- inside
+
+    def state(self, name: str) -> State:
+        """The dataset as the store has it now. Raises UnknownDataset."""
+        state = load_state(self.store, name, [DATASET_SCOPE]) if is_slug(name) else None
+        if state is None:
+            raise unknown_dataset(name)
+        return state
+
+    def _prepared(self, name: str, body: Body | Mapping[str, Any]) -> Prepared:
+        try:
+            return prepared_charge(body)
+        except InvalidRequest:
+            self.state(name)  # an unknown dataset comes first
+            raise
+
+    def _change(self, name: str, command: Command) -> State:
+        decision = self._wait(name, command)
+        if isinstance(decision, Admitted):
+            return self.state(name)
+        error = decision.error if isinstance(decision, Refused) else decision
+        raise error if isinstance(error, OdometerError) else TypeError(f"unexpected outcome {decision!r}")
+
+    def _wait(self, stream: str, command: Command) -> Outcome:
+        valid_principal(command.principal)
+        sink = _Waiter()
+        self.teller.submit(stream, command, sink, None)
+        return sink.wait()
+
+    def _dataset_document(self, state: State) -> dict[str, Any]:
+        dataset = state.dataset
+        return {
+            "name": dataset.name,
+            "unit": dataset.unit,
+            "adjacency": dataset.adjacency.value,
+            "delta": float(dataset.delta),
+            "delta_add": int(dataset.delta_add) / 10**18,
+            "grid_version": dataset.grid_version,
+            "created": dataset.created,
+            "sequence": state.head.sequence,
+            "closed": state.closed,
+            "odometer_only": not state.budgets,
+            "budgets": self._budget_states(state),
+        }
+
+    def _budget_states(self, state: State) -> list[dict[str, Any]]:
+        return [
+            odometer.budget_state(entry, rule, state.spent, etag(entry))
+            for entry, rule in zip(state.budgets.values(), state.rules, strict=True)
+        ]
+
+    def _budget_state(self, state: State, budget_name: str) -> dict[str, Any]:
+        return next(item for item in self._budget_states(state) if item["name"] == budget_name)
+
+
+class _Waiter:
+    """A sink for one thread that waits. Unbounded in time on purpose: the teller always answers or ends."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._outcome: Outcome | None = None
+
+    def deliver(self, answers: Sequence[tuple[Any, Outcome]]) -> None:
+        self._outcome = answers[0][1]
+        self._done.set()
+
+    def wait(self) -> Outcome:
+        self._done.wait()
+        if self._outcome is None:
+            raise StoreUnavailable("the ledger gave no answer")
+        return self._outcome
+
+
+def prepared_charge(body: Body | Mapping[str, Any]) -> Prepared:
+    """A charge request, parsed and warmed. Raises MalformedBody, InvalidRequest or BodyTooLarge."""
+    if isinstance(body, bytes):
+        if len(body) > BODY_MAX:
+            raise BodyTooLarge(f"the body has {len(body)} bytes, at most {BODY_MAX} are read")
+        return prepare(body, read_json(body)).warm()
+    return prepare(dumps(body), body).warm()
+
+
+def is_slug(name: str) -> bool:
+    """Whether a dataset may be called that."""
+    return _SLUG.fullmatch(name) is not None
+
+
+def unknown_dataset(name: str) -> UnknownDataset:
+    """The refusal of a name that no dataset has."""
+    return UnknownDataset(
+        f"there is no dataset {name[:80]!r}: create it first, it is never created on the fly"
+    )
+
+
+def idempotency_key(key: str | None) -> str:
+    """The key, if usable. Raises IdempotencyKeyRequired."""
+    if key is None or not _KEY.fullmatch(key):
+        raise IdempotencyKeyRequired(
+            "send an Idempotency-Key header of 1 to 128 printable ASCII characters without spaces, "
+            "new for each new charge and the same for each retry of it"
+        )
+    return key
+
+
+def valid_principal(principal: str) -> str:
+    """The principal, if it can be one. Raises InvalidRequest."""
+    if not _PRINCIPAL.fullmatch(principal):
+        raise InvalidRequest("principal: 1 to 64 letters, digits, and . _ : -")
+    return principal
+
+
+def page_limit(limit: int) -> int:
+    """The page size, if allowed. Raises InvalidRequest."""
+    if not 1 <= limit <= PAGE_MAX:
+        raise InvalidRequest(
+            f"limit: 1 to {PAGE_MAX}, got {limit}", errors=[{"field": "limit", "message": f"1 to {PAGE_MAX}"}]
+        )
+    return limit
+
+
+def _named(body: Body | Mapping[str, Any], name: str) -> Budget:
+    document = read_json(body) if isinstance(body, bytes) else dict(body)
+    if isinstance(document, dict) and document.setdefault("name", name) != name:
+        raise InvalidRequest("name: a budget keeps its name", errors=[{"field": "name", "message": "differs"}])
+    return validated(ANY_BUDGET, document)
+
+
+def mechanism_document(kind: type[Mechanism]) -> dict[str, Any]:
+    """A mechanism as `GET /v1/mechanisms` shows it."""
+    return {
+        "kind": kind.model_fields["kind"].default,
+        "title": kind.title,
+        "summary": kind.purpose,
+        "formula": kind.formula,
+        "source": kind.source,
+        "adjacency": sorted(adjacency.value for adjacency in kind.adjacencies),
+        "elsewhere": kind.elsewhere,
+        "avoid": kind.avoid,
+        "schema": kind.model_json_schema(),
+        "examples": list(kind.examples),
+    }
