@@ -304,5 +304,7 @@ def _document(mechanism: AnyMechanism) -> dict[str, Any]:
 
 
 def _segment(name: str) -> str:
-    """A name as one segment of a path, whatever it contains."""
-    return quote(name, safe="") or "%00"  # an empty name must not become another path
+    """A name as one segment of a path, whatever it contains: "", "." and ".." would be another path."""
+    if not name:
+        return "%00"
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")

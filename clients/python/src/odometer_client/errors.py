@@ -19,6 +19,7 @@ __all__ = [
     "BY_CODE",
     "BodyTooLarge",
     "BudgetExceeded",
+    "BudgetExists",
     "DatasetClosed",
     "DatasetExists",
     "EditConflict",
@@ -186,6 +187,14 @@ class DatasetExists(ProblemError):
     retryable = False
 
 
+class BudgetExists(ProblemError):
+    """The dataset has a budget of that name already."""
+
+    code = "budget-exists"
+    title = "There is already a budget of that name"
+    retryable = False
+
+
 class DatasetClosed(ProblemError):
     """The dataset takes no more charges."""
 
@@ -261,6 +270,7 @@ class Overloaded(Unsure):
 BY_CODE: Final[dict[str, type[ProblemError]]] = {
     "body-too-large": BodyTooLarge,
     "budget-exceeded": BudgetExceeded,
+    "budget-exists": BudgetExists,
     "dataset-closed": DatasetClosed,
     "dataset-exists": DatasetExists,
     "edit-conflict": EditConflict,

@@ -13,6 +13,7 @@ something was learned from it, nobody can say.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Literal, NoReturn, Self
 
 from opendp.context import Context
@@ -22,6 +23,7 @@ from odometer_client.base import UnsupportedPlan
 from odometer_client.blocks import Blocks
 from odometer_client.client import Client
 from odometer_client.documents import Receipt
+from odometer_client.keys import new_key
 from odometer_client.mechanism import Mechanism
 from odometer_client.mechanisms import Approximate, Pure, Zcdp
 
@@ -56,8 +58,8 @@ class Runner:
         self._client = client
         self._dataset = dataset
         self._adjacency = adjacency
-        self._asked: Adjacency | None = adjacency
-        self._releases = Blocks(self._charge, run_id=run_id, block=1)
+        self._run_id = new_key() if run_id is None else run_id
+        self._releases: dict[Adjacency, Blocks] = {}
 
     def charge(self, measurement: Measurement, d_in: Any) -> None:
         """Pay for one release of `measurement` at input distance `d_in`, or raise."""
@@ -67,11 +69,15 @@ class Runner:
                 "Charge those, or use a compositor whose loss is fixed when it is made."
             )
         mechanism = mechanism_of(measurement, d_in)
-        self._asked = self._adjacency or adjacency_of(measurement)
-        self._releases.take(mechanism)
+        adjacency = self._adjacency or adjacency_of(measurement)
+        releases = self._releases.get(adjacency)
+        if releases is None:
+            fresh = Blocks(partial(self._charge, adjacency), run_id=self._run_id, block=1)
+            releases = self._releases.setdefault(adjacency, fresh)
+        releases.take(mechanism)
 
-    def _charge(self, mechanism: Mechanism, count: int, key: str) -> Receipt:
-        self.receipt = self._client.charge(self._dataset, mechanism, count, key=key, adjacency=self._asked)
+    def _charge(self, adjacency: Adjacency, mechanism: Mechanism, count: int, key: str) -> Receipt:
+        self.receipt = self._client.charge(self._dataset, mechanism, count, key=key, adjacency=adjacency)
         return self.receipt
 
 
