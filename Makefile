@@ -1,0 +1,103 @@
+# Needs make and Python 3.11 or newer. Everything else is installed into .venv (or .venv-hooks) here.
+
+PYTHON ?= python3
+PORT ?= 8790
+SERVE_ARGS ?=
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+HOOKS_BIN := .venv-hooks/bin
+TORCH := $(shell sed -n "s/^torch==//p" constraints.txt)
+PROJECTS := pyproject.toml clients/python/pyproject.toml constraints.txt
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help serve test test-hooks test-browser check lint format generate docs demo bench clean
+
+help: ## say what the targets do
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
+
+serve: .venv/installed ## install what is missing and start the service
+	$(BIN)/odometer serve --port $(PORT) $(SERVE_ARGS)
+
+test: .venv/installed-dev ## run the tests that need nothing but Python
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-hooks: .venv-hooks/installed ## run the tests that need torch, Opacus, OpenDP (installs them, about 1 GB)
+	$(HOOKS_BIN)/python -m pytest $(PYTEST_ARGS) tests/hooks
+
+test-browser: .venv/installed-browser ## run the tests that need a real Chromium
+	@CHROMIUM="$${CHROMIUM:-/usr/bin/chromium}"; test -x "$$CHROMIUM" || { \
+	  echo "There is no Chromium at $$CHROMIUM. On Debian: apt-get install chromium. Elsewhere: set CHROMIUM to its path." >&2; \
+	  exit 1; }
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/browser
+
+check: lint test ## lint and test
+
+lint: .venv/installed-dev ## style, types, import contracts, generated files, words
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate.py --check
+	$(BIN)/python tools/check_words.py
+
+format: .venv/installed-dev ## format, and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+generate: .venv/installed-dev ## write the files that are generated from the registries
+	$(BIN)/python tools/generate.py
+
+docs: generate ## the same: the reference pages are generated
+
+demo: .venv-hooks/installed ## two real jobs against a served ledger, until it refuses
+	$(HOOKS_BIN)/python demo/run.py
+
+bench: .venv/installed-dev ## every benchmark, one after the other; fails if one misses its goal
+	@failed=; for script in bench/[a-z]*.py; do \
+	  echo "== $$script"; $(BIN)/python "$$script" || failed="$$failed $$script"; \
+	done; test -z "$$failed" || { echo "missed its goal or failed:$$failed" >&2; exit 1; }
+
+clean: ## remove the environments and caches (never the ledger in data/)
+	rm -rf .venv .venv-hooks .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# A virtual environment at the given place, or a sentence that says what is missing.
+define create-venv
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "$(PYTHON) was not found. Install Python 3.11 or newer, or say which: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is $$($(PYTHON) -V 2>&1); 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(1) || { rm -rf $(1); exit 1; }
+endef
+
+.venv/bin/python:
+	$(call create-venv,.venv)
+
+.venv-hooks/bin/python:
+	$(call create-venv,.venv-hooks)
+
+# Each stamp is one install that went through; a changed project file or pin makes it run again.
+.venv/installed: $(PROJECTS) | .venv/bin/python
+	$(BIN)/python $(PIP_INSTALL) -e clients/python -e .
+	@touch $@
+
+.venv/installed-dev: $(PROJECTS) | .venv/bin/python
+	$(BIN)/python $(PIP_INSTALL) -e clients/python -e '.[dev]'
+	@touch .venv/installed $@
+
+.venv/installed-browser: $(PROJECTS) | .venv/bin/python
+	$(BIN)/python $(PIP_INSTALL) -e clients/python -e '.[dev,browser]'
+	@touch .venv/installed .venv/installed-dev $@
+
+# torch first and alone: asked for by another package it may come as a build for graphics cards, of several GB.
+.venv-hooks/installed: $(PROJECTS) | .venv-hooks/bin/python
+	$(HOOKS_BIN)/python $(PIP_INSTALL) torch==$(TORCH)
+	$(HOOKS_BIN)/python $(PIP_INSTALL) -e 'clients/python[opacus,opendp]' -e '.[dev]' scikit-learn
+	@$(HOOKS_BIN)/python -c 'import importlib.metadata as m, sys; v = m.version("torch"); \
+	  sys.exit(0 if v.split("+")[0] == "$(TORCH)" else f"torch $(TORCH) was replaced by {v}")'
+	@touch $@
