@@ -15,12 +15,17 @@ function happened(entry) {
     const rest = lines.length - SHOWN_ITEMS;
     return [lines.slice(0, SHOWN_ITEMS).map((line) => h("div", {}, line)), rest > 0 ? h("div", { class: "muted" }, `and ${rest} more`) : null];
   }
-  const budget = entry.budget ?? entry.command?.budget;
-  if (entry.type === "budget_set" && budget?.kind) {
-    const value = budget.epsilon ?? budget.rho ?? budget.mu;
-    return `${budget.name ?? entry.name ?? ""}: ${budgetKind(budget).text}${value === undefined ? "" : `, limit ${exact(Number(value))}`}`;
+  if (entry.type === "budget_set") return limit(entry.entry.budget);
+  if (entry.type === "opened") {
+    const budgets = Object.values(entry.budgets ?? {}).map((each) => h("div", {}, limit(each.budget)));
+    return budgets.length ? budgets : "Without a budget: counts and refuses nothing";
   }
-  return { opened: "The dataset was opened", closed: "Nothing more can be charged" }[entry.type] ?? "";
+  return entry.type === "closed" ? "Nothing more can be charged" : "";
+}
+
+function limit(budget) {
+  const value = budget.epsilon ?? budget.rho ?? budget.mu;
+  return `${budget.name}: ${budgetKind(budget).text}, limit ${exact(Number(value))}`;
 }
 
 function row({ sequence, hash, entry }, names) {

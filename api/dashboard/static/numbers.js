@@ -14,7 +14,7 @@ function rounded(value, direction) {
 export function exact(value) {
   if (value === null || value === undefined) return "no bound";
   const size = Math.abs(value);
-  if (value !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential().replace("e+", "e").replace("-", "−").replace("e-", "e−");
+  if (value !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential().replace("e+", "e").replaceAll("-", "−");
   return String(value).replace("-", "−");
 }
 

@@ -34,12 +34,12 @@ export function showHero(odometer) {
 }
 
 function row(each) {
-  const where = each.budget ? ` · ${each.budget}` : "";
+  const { title, mark } = reading(each);
   const warnings = (each.warnings ?? []).map((text) => h("p", { class: "small warning" }, text));
   return {
-    kind: each.what_if ? "what-if" : null,
+    kind: mark ? "what-if" : null,
     cells: [
-      h("span", {}, h("strong", {}, `${reading(each.name)}${where}`), each.what_if ? chip("What if") : null),
+      h("span", {}, h("strong", {}, title), each.budget ? h("span", { class: "of" }, each.budget) : null, mark ? chip(mark, "none") : null),
       each.value === null ? h("span", { class: "muted" }, "no bound") : `${symbol(each.quantity)} ${up(each.value)}`,
       each.delta === null ? "–" : exact(each.delta),
       each.order === null ? "–" : exact(each.order),
@@ -58,7 +58,7 @@ const COLUMNS = [
 
 /** Every reading with its validity; what holds without conditions first. */
 export function showReadings(odometer) {
-  const rows = [...odometer.readings].sort((a, b) => Number(a.what_if) - Number(b.what_if)).map(row);
+  const rows = [...odometer.readings].sort((a, b) => reading(a).place - reading(b).place).map(row);
   fill(byId("readings"), table(COLUMNS, rows, "Readings of the odometer"));
   if (document.activeElement !== byId("delta")) byId("delta").value = odometer.delta.toExponential();
 }

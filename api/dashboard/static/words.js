@@ -18,9 +18,9 @@ export function budgetKind(budget) {
     case "gdp":
       return { symbol: "μ", text: "Gaussian DP μ" };
     case "renyi":
-      return { symbol: "ε", text: `Rényi ε at order ${exact(budget.order)}` };
+      return { symbol: "ε", text: `Rényi ε at order ${exact(Number(budget.order))}` };
     case "approximate":
-      return { symbol: "ε", text: budget.delta === undefined ? "(ε, δ)" : `ε at δ = ${exact(budget.delta)}` };
+      return { symbol: "ε", text: budget.delta === undefined ? "(ε, δ)" : `ε at δ = ${exact(Number(budget.delta))}` };
     default:
       return { symbol: "", text: budget.kind };
   }
@@ -43,10 +43,15 @@ export function mechanismKind(kind) {
   return MECHANISM[kind] ?? kind.replaceAll("_", " ");
 }
 
+/** The API sends numbers; the ledger holds none, but their shortest decimals. */
+function amount(value) {
+  return typeof value === "string" && value !== "" && Number.isFinite(Number(value)) ? exact(Number(value)) : value;
+}
+
 function parameter(name, value) {
   if (Array.isArray(value)) return `${value.length} ${name}`;
-  if (typeof value === "object" && value !== null) return mechanism(value);
-  return `${name.replaceAll("_", " ")} ${typeof value === "number" ? exact(value) : value}`;
+  if (typeof value === "object") return mechanism(value);
+  return `${name.replaceAll("_", " ")} ${typeof value === "number" ? exact(value) : amount(value)}`;
 }
 
 /** A mechanism document in one line: its kind and every parameter. */
@@ -63,21 +68,25 @@ export function charges(items) {
   return items.map((item) => `${count(item.count ?? 1)} × ${mechanism(item.mechanism)}`);
 }
 
+// The order here is the order of the table: what holds without conditions first.
 const READING = {
-  if_stopped_now: "If stopped now",
-  odometer: "Odometer",
-  guarantee: "Guarantee of the budget",
-  fixed_plan: "Fixed plan",
-  fixed_plan_pld: "Fixed plan, by PLD",
-  zcdp: "zCDP total",
-  gdp: "Gaussian DP total",
-  basic: "Basic composition",
-  advanced: "Advanced composition",
+  if_stopped_now: ["If stopped now"],
+  odometer: ["Odometer"],
+  guarantee: ["Guarantee"],
+  zcdp: ["zCDP total"],
+  gdp: ["Gaussian DP total"],
+  fixed_plan: ["Fixed plan", "Conditional"],
+  fixed_plan_pld: ["Fixed plan, by PLD", "Conditional"],
+  basic: ["Basic composition", "Comparison"],
+  advanced: ["Advanced composition", "Comparison"],
 };
 const SYMBOL = { epsilon: "ε", rho: "ρ", mu: "μ", delta: "δ" };
 
-export function reading(name) {
-  return READING[name] ?? name.replaceAll("_", " ");
+/** A reading's title, the mark of one that is no plain promise, and its place in the table. */
+export function reading({ name, what_if: whatIf }) {
+  const [title, mark = null] = READING[name] ?? [name.replaceAll("_", " ")];
+  const place = Object.keys(READING).indexOf(name);
+  return { title, mark: whatIf ? "What if" : mark, place: place < 0 ? Infinity : place };
 }
 
 export function symbol(quantity) {
