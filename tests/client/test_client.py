@@ -95,6 +95,14 @@ def test_floats_arrive_as_they_are() -> None:
     assert json.loads(seen[0].content)["mechanism"]["epsilon"] == epsilon
 
 
+@pytest.mark.parametrize("epsilon", [float("nan"), float("inf"), 1j])
+def test_what_json_cannot_hold_is_not_sent(epsilon: Any) -> None:
+    handler, seen = recording(httpx.Response(201, json=RECEIPT))
+    with pytest.raises(ValueError, match="nothing was sent"):
+        client_of(handler).charge("d", Pure(epsilon=epsilon))
+    assert not seen
+
+
 def test_every_charge_has_a_key_of_its_own() -> None:
     handler, seen = recording(httpx.Response(201, json=RECEIPT))
     client = client_of(handler)

@@ -1,6 +1,7 @@
 """How requests travel: the protocol, and HTTP over httpx."""
 
 import contextlib
+import json
 import socket
 from typing import Any, Protocol
 
@@ -8,6 +9,7 @@ import httpx
 
 from odometer_client.calls import Answer, Request, TransportFailure
 
+_JSON = {"Content-Type": "application/json"}
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -49,8 +51,8 @@ class HttpTransport:
                 request.method,
                 request.path,
                 params=dict(request.query) or None,
-                json=request.body,
-                headers=dict(request.headers),
+                content=_encoded(request),
+                headers=_JSON | dict(request.headers),
             )
         except httpx.TransportError as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -59,6 +61,16 @@ class HttpTransport:
 
     def close(self) -> None:
         self._http.close()
+
+
+def _encoded(request: Request) -> bytes | None:
+    """The body as JSON, floats in their shortest exact form. Raises ValueError before anything is sent."""
+    if request.body is None:
+        return None
+    try:
+        return json.dumps(request.body, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{request.operation}: {error}; nothing was sent. Body: {request.body!r}") from error
 
 
 def _json(response: httpx.Response) -> Any:
