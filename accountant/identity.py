@@ -15,7 +15,7 @@ _MARKS = {"accountant": "identity.py", "api": "app.py"}
 
 
 class ForeignPackageError(ImportError):
-    """A package that is not ours answers to one of our names. The message says which, where, and what to do."""
+    """A package that is not ours answers to one of our names; the message says which, where, what helps."""
 
 
 def check(home: Path = _HOME) -> None:
@@ -26,7 +26,9 @@ def check(home: Path = _HOME) -> None:
             fault, advice = "cannot be found", f"install {_DISTRIBUTION} again"
         elif where != home / name:
             fault = f"is shadowed by another one in {where}; ours is in {home / name}"
-            advice = f"give {_DISTRIBUTION} a virtual environment of its own, or uninstall what owns the other one"
+            advice = (
+                f"give {_DISTRIBUTION} a virtual environment of its own, or uninstall what owns the other one"
+            )
         elif not (where / mark).is_file():
             fault = f"in {where} lacks {mark}: another distribution may have written over it"
             advice = f"install {_DISTRIBUTION} again, in a virtual environment of its own"

@@ -50,7 +50,11 @@ def main() -> int:
             found += findings(path, (ROOT / path).read_text("utf-8"))
         except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
             continue  # a picture, or a file that was removed and is not committed yet
-    print("\n".join([*found, "These words belong to one machine, not to the project."]) if found else "words: ok")
+    print(
+        "\n".join([*found, "These words belong to one machine, not to the project."])
+        if found
+        else "words: ok"
+    )
     return 1 if found else 0
 
 

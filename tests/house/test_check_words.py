@@ -19,7 +19,9 @@ def test_a_place_of_one_machine_is_found_with_its_line(word: str) -> None:
     assert found[0].startswith("a.txt:2: ")
 
 
-@pytest.mark.parametrize("text", ["docs/work/flow", "the /v1/homes route", "our work/home balance", "/usr/bin/chromium"])
+@pytest.mark.parametrize(
+    "text", ["docs/work/flow", "the /v1/homes route", "our work/home balance", "/usr/bin/chromium"]
+)
 def test_other_words_pass(text: str) -> None:
     """Paths of routes, of the repository and of every Debian are not of one machine."""
     assert TOOL["findings"](Path("a.txt"), text) == []

@@ -57,7 +57,10 @@ def test_a_package_that_shadows_ours_is_named_and_not_run(ours: Path, tmp_path: 
     package(tmp_path / "theirs", name, *MARKS.values())
     result = check(ours, tmp_path / "theirs", ours)
     assert result.returncode != 0
-    assert f"`{name}` of privacy-odometer is shadowed by another one in {tmp_path / 'theirs' / name}" in result.stderr
+    assert (
+        f"`{name}` of privacy-odometer is shadowed by another one in {tmp_path / 'theirs' / name}"
+        in result.stderr
+    )
     assert f"ours is in {ours / name}" in result.stderr
     assert "ran" not in result.stdout
 
