@@ -22,9 +22,9 @@ def package(folder: Path, name: str, *files: str) -> None:
 
 
 def run(code: str, *path: Path) -> subprocess.CompletedProcess[str]:
-    """Run `code` with `path` before everything else on the import path."""
+    """Run `code` with only `path` and the standard library to import from."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder) for folder in path)}
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-S", "-c", code]
     return subprocess.run(
         command, env=environment, cwd="/", capture_output=True, text=True, timeout=60, check=False
     )
