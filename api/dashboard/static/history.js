@@ -80,6 +80,8 @@ async function draw() {
 /** Draw a HISTORY document. */
 export async function showHistory({ points }) {
   shown = points;
+  const budgets = points.some((p) => Object.keys(p.used ?? {}).length > 0);
+  document.querySelector("input[name=what][value=used]").disabled = !budgets;
   if (points.length < 2) {
     fill(byId("history"), h("p", { class: "muted" }, "Nothing has been charged yet: the line starts with the first charge."));
     return;

@@ -28,8 +28,24 @@ function limit(budget) {
   return `${budget.name}: ${budgetKind(budget).text}, limit ${exact(Number(value))}`;
 }
 
+/** A button with the short hash; pressed, the whole entry follows in a row of its own. */
+function raw(document) {
+  const toggle = (event) => {
+    const button = event.currentTarget;
+    const line = button.closest("tr");
+    const open = button.getAttribute("aria-expanded") === "true";
+    button.setAttribute("aria-expanded", String(!open));
+    if (open) line.nextSibling.remove();
+    else line.after(h("tr", { class: "raw" }, h("td", { colspan: COLUMNS.length }, h("pre", { tabindex: 0 }, JSON.stringify(document, null, 1)))));
+  };
+  return h(
+    "button",
+    { class: "hash", type: "button", "aria-expanded": "false", title: document.hash, onclick: toggle },
+    document.hash.slice(0, 10),
+  );
+}
+
 function row({ sequence, hash, entry }, names) {
-  const raw = h("details", {}, h("summary", { title: hash }, h("code", {}, hash.slice(0, 10))), h("pre", { class: "raw" }, JSON.stringify({ hash, ...entry }, null, 2)));
   const who = entry.principal ?? "";
   return [
     count(sequence),
@@ -37,17 +53,17 @@ function row({ sequence, hash, entry }, names) {
     chip(WORD[entry.type] ?? entry.type, entry.type === "charged" ? "" : "none"),
     h("div", {}, happened(entry)),
     h("span", { class: "principal", title: who }, names.get(who) || who || "–"),
-    raw,
+    raw({ hash, ...entry }),
   ];
 }
 
 const COLUMNS = [
   ["#", "number"],
   ["Time", "time"],
-  ["Entry", ""],
+  ["Type", ""],
   ["What", "wide"],
   ["Principal", ""],
-  ["Hash and entry", "hash"],
+  ["Entry hash", "hash"],
 ];
 
 /** Wire the pager; returns { newest(names) } which shows the newest page. */

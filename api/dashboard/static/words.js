@@ -51,6 +51,7 @@ function amount(value) {
 function parameter(name, value) {
   if (Array.isArray(value)) return `${value.length} ${name}`;
   if (typeof value === "object") return mechanism(value);
+  if (name === "what") return `“${value}”`;
   return `${name.replaceAll("_", " ")} ${typeof value === "number" ? exact(value) : amount(value)}`;
 }
 
