@@ -55,7 +55,8 @@ class Gaussian(Mechanism):
 
     def noisier(self, factor: float) -> Self | None:
         noise = max(self.noise_multiplier, LEAST_NOISE_MULTIPLIER) * factor
-        return self.model_copy(update={"noise_multiplier": min(noise, MOST_NOISE_MULTIPLIER)})
+        within = bounded(noise, LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER)
+        return self.model_copy(update={"noise_multiplier": within})
 
 
 class Laplace(Mechanism):
