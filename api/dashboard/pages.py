@@ -67,7 +67,7 @@ def _add_sign_in(routes: APIRouter, identify: Identify) -> None:
             fields = await read_form(request)
             target = local_page(fields.get("next"))
             token = clean_token(fields.get("key", ""))
-            who = await run_in_threadpool(identify, request, token) if token else None
+            who = await run_in_threadpool(identify, token) if token else None
         except OdometerError as error:
             return _failed(error)
         if token is None or who is None or from_elsewhere(request):
@@ -91,7 +91,7 @@ def _guarded(request: Request, identify: Identify, show: Callable[[Identity], Re
     """`show` to whoever is signed in; a redirect to the sign-in page for everybody else."""
     token = clean_token(request.cookies.get(COOKIE, ""))
     try:
-        who = identify(request, token) if token else None
+        who = identify(token) if token else None
     except OdometerError as error:
         return _failed(error)
     if who is None:

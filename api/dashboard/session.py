@@ -32,8 +32,10 @@ class Identity(Protocol):
         """`reader`, `charger` or `admin`."""
 
 
-Identify = Callable[[Request, str], Identity | None]
-"""Looks a token up: its identity, or None if unknown or revoked. May block; may raise StoreUnavailable."""
+Identify = Callable[[str], Identity | None]
+"""Looks a token up (`KeyRing.identify`): its identity, None if unknown or revoked.
+
+May block; may raise StoreUnavailable."""
 
 
 def clean_token(raw: str) -> str | None:

@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.requests import Request
 
 from accountant.errors import StoreUnavailable
 from api.dashboard import COOKIE, assets, render, router
@@ -47,7 +46,7 @@ class Browser:
         return self.request("POST", path, **more)
 
 
-def _identify(_request: Request, token: str) -> Somebody | None:
+def _identify(token: str) -> Somebody | None:
     if token == "po_store_is_away":
         raise StoreUnavailable("The ledger did not answer.")
     return Somebody() if token == TOKEN else None

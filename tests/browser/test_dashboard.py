@@ -126,6 +126,24 @@ def test_the_big_reading_is_never_below_what_the_api_says(visitor, admin: Client
     assert value <= number <= value * 1.001
 
 
+def test_spent_rounds_up_and_left_rounds_down(visitor) -> None:
+    visitor.open("/")
+    visitor.sign_in()
+    expect(visitor.page.get_by_role("heading", name="Datasets")).to_be_visible()
+    module = visitor.page.locator("script[type=module]").get_attribute("src").replace("overview", "numbers")
+    wrong = visitor.page.evaluate(
+        """async (module) => {
+          const { up, down } = await import(module);
+          const read = (text) => Number(text.replaceAll("−", "-"));
+          const values = [0, 1, 0.1, 9.9995, 9.99949, 1e-12, 1 / 3, 2 / 3, 99999.9, 123456789.1, 5e-324];
+          for (let i = 0; i < 2000; i++) values.push(10 ** (12 * Math.random() - 10));
+          return values.filter((v) => !(read(up(v)) >= v && read(down(v)) <= v && read(up(v)) <= 1.002 * v));
+        }""",
+        module,
+    )
+    assert wrong == []
+
+
 def test_markup_in_a_principals_name_stays_text(visitor) -> None:
     visitor.open("/datasets/patients-2026")
     visitor.sign_in()
