@@ -19,7 +19,7 @@ _SLACK = 1e-14
 
 
 def log_c(orders: Floats) -> Floats:
-    """log c_a = (a-1) log(1 - 1/a) - log a of Canonne, Kamath, Steinke 2020, Prop. 12; shape of `orders`."""
+    """Log c_a = (a-1) log(1 - 1/a) - log a of Canonne, Kamath, Steinke 2020, Prop. 12; shape of `orders`."""
     t = orders - 1
     return np.asarray(-t * np.log1p(1 / t) - np.log1p(t))
 
@@ -124,7 +124,7 @@ def basic_epsilon(pure: float) -> float:
 
 
 def advanced_epsilon(rho: float, delta: float) -> float:
-    """rho + 2 sqrt(rho log(1/delta)): the closed form of Bun, Steinke 2016, Prop. 1.3; for comparison."""
+    """Rho + 2 sqrt(rho log(1/delta)): the closed form of Bun, Steinke 2016, Prop. 1.3; for comparison."""
     if rho == 0 or delta >= 1:
         return 0.0
     if math.isinf(rho) or delta <= 0:

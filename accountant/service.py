@@ -370,7 +370,9 @@ def page_limit(limit: int) -> int:
 def _named(body: Body | Mapping[str, Any], name: str) -> Budget:
     document = read_json(body) if isinstance(body, bytes) else dict(body)
     if isinstance(document, dict) and document.setdefault("name", name) != name:
-        raise InvalidRequest("name: a budget keeps its name", errors=[{"field": "name", "message": "differs"}])
+        raise InvalidRequest(
+            "name: a budget keeps its name", errors=[{"field": "name", "message": "differs"}]
+        )
     return validated(ANY_BUDGET, document)
 
 

@@ -1,0 +1,134 @@
+"""create_app(settings): the HTTP service over one accountant."""
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from accountant.errors import OdometerError, StoreUnavailable, registry
+from accountant.service import Accountant
+from accountant.stores import open_store
+from api import dashboard, problems
+from api.auth import KeyRing
+from api.openapi import describe
+from api.operations import CHARGE, OPERATIONS
+from api.routes.charges import ChargeEndpoint
+from api.routes.endpoint import endpoint
+from api.settings import Settings
+from api.waiting import LoopSink
+
+log = logging.getLogger("odometer.api")
+
+TITLE = "Privacy Odometer"
+DESCRIPTION = (
+    "Keeps, for each dataset, how much privacy has been lost, and refuses what would lose too much. "
+    "Ask before each release. Errors are RFC 9457 problems; null in a loss means no bound."
+)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service. It opens the store when it starts, and lets go of it when it ends.
+
+    `app.state` then holds `accountant`, `ring` and `first_key` (the admin key of a first start, or None).
+    """
+    app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, lifespan=_lifespan)
+    app.state.settings = settings
+    app.state.teller_died = False
+    problems.install(app)
+    for operation in OPERATIONS:
+        if operation is not CHARGE:
+            app.add_api_route(
+                operation.path,
+                endpoint(operation),
+                methods=[operation.method],
+                include_in_schema=False,
+                response_model=None,
+            )
+    app.add_api_route("/healthz", _healthz, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/readyz", _readyz, methods=["GET"], include_in_schema=False, response_model=None)
+    app.add_api_route(
+        "/problems/{code}", _problem, methods=["GET"], include_in_schema=False, response_model=None
+    )
+    app.include_router(dashboard.router(lambda token: app.state.ring.identify(token)))
+    description = describe(TITLE, _version(), DESCRIPTION)
+    app.openapi = lambda: description  # type: ignore[method-assign]
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    store = await run_in_threadpool(open_store, settings.store)
+
+    def end(fault: BaseException) -> None:
+        log.critical("ending: the teller died of %r", fault)
+        app.state.teller_died = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    accountant = Accountant(store, on_death=end)
+    try:
+        ring = await run_in_threadpool(KeyRing, store, settings.key_refresh_s)
+        app.state.first_key = await run_in_threadpool(ring.create_first)
+        sink = LoopSink(accountant.teller, settings.slow_after_s)
+        app.state.accountant, app.state.ring = accountant, ring
+        charge = Route(CHARGE.path, ChargeEndpoint(accountant, ring, sink), methods=["POST"])
+        app.router.routes.insert(0, charge)  # first, since it is asked most
+        try:
+            yield
+        finally:
+            app.router.routes.remove(charge)
+            sink.close()
+    finally:
+        await run_in_threadpool(accountant.close)
+
+
+async def _healthz() -> dict[str, str]:
+    """The process is alive."""
+    return {"status": "ok"}
+
+
+def _readyz(request: Request) -> Response:
+    """The ledger can be read, and the teller answers."""
+    accountant: Accountant = request.app.state.accountant
+    settings: Settings = request.app.state.settings
+    teller = accountant.teller
+    try:
+        if not teller.alive:
+            raise StoreUnavailable("the ledger thread is gone: the service is ending")
+        if teller.stuck_s > settings.slow_after_s:
+            raise StoreUnavailable(f"the ledger has not answered for {teller.stuck_s:.0f} s")
+        accountant.store.ping()
+    except OdometerError as error:
+        return problems.problem_response(error)
+    return JSONResponse({"status": "ready"})
+
+
+def _problem(code: str) -> Response:
+    """What a problem type means."""
+    kind = registry().get(code)
+    if kind is None:
+        return problems.problem_response(registry()["not-found"](f"there is no problem type {code[:80]!r}"))
+    meaning: dict[str, Any] = {
+        "type": f"/problems/{kind.code}",
+        "title": kind.title,
+        "status": kind.status,
+        "retryable": kind.retryable,
+        "meaning": " ".join((kind.__doc__ or "").split()),
+    }
+    return JSONResponse(meaning)
+
+
+def _version() -> str:
+    try:
+        return version("privacy-odometer")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,347 @@
+"""The routes, each said once: path, role, what it takes, answers and refuses."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from accountant import errors
+from accountant.budgets import AnyBudget
+from accountant.commands import CreateDataset, ManyCharges, OneCharge, Text
+from accountant.convert import ConvertRequest
+from accountant.documents import validated
+from accountant.errors import OdometerError
+from accountant.mechanisms import Document
+from accountant.service import PAGE_MAX, Accountant
+from api import replies
+from api.auth import Identity, KeyRing, Role
+
+
+class NewKey(Document):
+    """Makes an API key of a new principal."""
+
+    role: Role
+    """reader, charger or admin."""
+    name: Text | None = None
+    """Whose it is: kept apart from the ledger, and erasable."""
+
+
+class Nothing(Document):
+    """An empty object."""
+
+
+class DatasetPage(Document):
+    """Which page of datasets."""
+
+    after: Annotated[str, Field(max_length=64)] = ""
+    """Names after this one."""
+    limit: Annotated[int, Field(ge=1, le=100)] = 100
+    """How many, 1 to 100."""
+
+
+class LedgerPage(Document):
+    """Which page of entries."""
+
+    after: Annotated[int, Field(ge=0, lt=2**62)] = 0
+    """Entries after this number."""
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
+    """How many, 1 to 1000."""
+    order: Literal["asc", "desc"] = "asc"
+    """Oldest or newest first."""
+    before: Annotated[int, Field(ge=1, lt=2**62)] | None = None
+    """With order=desc: entries before this number."""
+
+
+class OdometerQuery(Document):
+    """At which δ."""
+
+    delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = None
+    """Another δ than the dataset's, as what-if."""
+
+
+class HistoryQuery(Document):
+    """How fine."""
+
+    points: Annotated[int, Field(ge=2, le=1000)] = 200
+    """At most so many moments, 2 to 1000."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, after its body was read and its key recognised."""
+
+    accountant: Accountant
+    ring: KeyRing
+    who: Identity
+    path: Mapping[str, str]
+    query: Any
+    body: bytes
+    if_match: str | None
+
+    @property
+    def dataset(self) -> str:
+        return self.path["dataset"]
+
+
+Handler = Callable[[Call], Any]
+_ON_A_DATASET = (errors.UnknownDataset, errors.LedgerCorrupt, errors.LedgerRolledBack)
+_WITH_A_BODY = (errors.MalformedBody, errors.BodyTooLarge, errors.InvalidRequest)
+_ALWAYS = (errors.StoreUnavailable, errors.InternalError)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One route. `run` takes a Call and returns a document (None: no content)."""
+
+    method: str
+    path: str
+    role: Role
+    summary: str
+    run: Handler | None
+    reply: type[BaseModel] | None
+    body: Any = None
+    query: type[Document] | None = None
+    status: int = 200
+    refuses: tuple[type[OdometerError], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> tuple[type[OdometerError], ...]:
+        """Everything that it may refuse with."""
+        found: tuple[type[OdometerError], ...] = (*self.refuses, *_ALWAYS, errors.Unauthenticated)
+        if self.role is not Role.reader:
+            found += (errors.Forbidden,)
+        if "{dataset}" in self.path:
+            found += _ON_A_DATASET
+        if self.body is not None:
+            found += _WITH_A_BODY
+        if self.query is not None:
+            found += (errors.InvalidRequest,)
+        return tuple(sorted(set(found), key=lambda kind: (kind.status, kind.code)))
+
+
+def _ledger(call: Call) -> dict[str, Any]:
+    query: LedgerPage = call.query
+    return call.accountant.ledger(
+        call.dataset, query.after, query.limit, query.before, newest_first=query.order == "desc"
+    )
+
+
+def _change_budget(call: Call) -> dict[str, Any]:
+    return call.accountant.change_budget(
+        call.dataset, call.path["budget"], call.body, call.if_match, call.who.principal
+    )
+
+
+def _close(call: Call) -> dict[str, Any]:
+    call.accountant.state(call.dataset)
+    validated(Nothing, call.body)
+    return call.accountant.close_dataset(call.dataset, call.who.principal)
+
+
+def _create_key(call: Call) -> dict[str, Any]:
+    wanted = validated(NewKey, call.body)
+    identity, token = call.ring.create(wanted.role, wanted.name, call.who.principal)
+    return {
+        "id": identity.key,
+        "token": token,
+        "role": identity.role.value,
+        "principal": identity.principal,
+        "name": wanted.name,
+    }
+
+
+def _me(call: Call) -> dict[str, Any]:
+    return {"key": call.who.key, "role": call.who.role.value, "principal": call.who.principal}
+
+
+_D = "/v1/datasets/{dataset}"
+BUDGET: TypeAdapter[Any] = TypeAdapter(AnyBudget)
+CHARGES: TypeAdapter[Any] = TypeAdapter(OneCharge | ManyCharges)
+
+CHARGE = Operation(
+    "POST",
+    f"{_D}/charges",
+    Role.charger,
+    "Charge a dataset before anything is released: one mechanism, or a list, all or nothing",
+    None,  # answered by the hot route of its own
+    replies.Receipt,
+    body=CHARGES,
+    status=201,
+    refuses=(
+        errors.IdempotencyKeyRequired,
+        errors.KeyReused,
+        errors.NotValidUnderAdjacency,
+        errors.BudgetExceeded,
+        errors.DatasetClosed,
+        errors.Overloaded,
+    ),
+    headers={
+        "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new charge, the same for a retry"
+    },
+)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST",
+        "/v1/datasets",
+        Role.admin,
+        "Open a dataset",
+        lambda call: call.accountant.create_dataset(call.body, call.who.principal),
+        replies.DatasetReply,
+        body=CreateDataset,
+        status=201,
+        refuses=(errors.DatasetExists,),
+    ),
+    Operation(
+        "GET",
+        "/v1/datasets",
+        Role.reader,
+        "List datasets",
+        lambda call: call.accountant.datasets(call.query.after, call.query.limit),
+        replies.DatasetsReply,
+        query=DatasetPage,
+    ),
+    Operation(
+        "GET",
+        _D,
+        Role.reader,
+        "Show a dataset with its budgets",
+        lambda call: call.accountant.dataset(call.dataset),
+        replies.DatasetReply,
+    ),
+    Operation(
+        "POST",
+        f"{_D}/closure",
+        Role.admin,
+        "Close a dataset: it takes no more charges, and its ledger stays",
+        _close,
+        replies.DatasetReply,
+        body=Nothing,
+        refuses=(errors.DatasetClosed,),
+    ),
+    Operation(
+        "GET",
+        f"{_D}/budgets",
+        Role.reader,
+        "List a dataset's budgets",
+        lambda call: call.accountant.budgets(call.dataset),
+        replies.BudgetsReply,
+    ),
+    Operation(
+        "POST",
+        f"{_D}/budgets",
+        Role.admin,
+        "Add a budget",
+        lambda call: call.accountant.add_budget(call.dataset, call.body, call.who.principal),
+        replies.BudgetState,
+        body=BUDGET,
+        status=201,
+        refuses=(errors.BudgetExists, errors.DatasetClosed),
+    ),
+    Operation(
+        "PUT",
+        f"{_D}/budgets/{{budget}}",
+        Role.admin,
+        "Change a budget: a new limit keeps its weights, anything else fixes new ones",
+        _change_budget,
+        replies.BudgetState,
+        body=BUDGET,
+        refuses=(errors.UnknownBudget, errors.EditConflict, errors.IfMatchRequired, errors.DatasetClosed),
+        headers={"If-Match": "The etag of the budget as you read it"},
+    ),
+    CHARGE,
+    Operation(
+        "POST",
+        f"{_D}/checks",
+        Role.reader,
+        "Dry run: would it fit, what would be left, what is the most that fits",
+        lambda call: call.accountant.check(call.dataset, call.body),
+        replies.CheckReply,
+        body=CHARGES,
+        refuses=(errors.NotValidUnderAdjacency,),
+    ),
+    Operation(
+        "GET",
+        f"{_D}/odometer",
+        Role.reader,
+        "Every reading, each with when it holds",
+        lambda call: call.accountant.odometer(call.dataset, call.query.delta),
+        replies.OdometerReply,
+        query=OdometerQuery,
+    ),
+    Operation(
+        "GET",
+        f"{_D}/history",
+        Role.reader,
+        "The reading and the budgets over time, down-sampled",
+        lambda call: call.accountant.history(call.dataset, call.query.points),
+        replies.HistoryReply,
+        query=HistoryQuery,
+    ),
+    Operation(
+        "GET",
+        f"{_D}/spend",
+        Role.reader,
+        "Who and what spent",
+        lambda call: call.accountant.spend(call.dataset),
+        replies.SpendReply,
+    ),
+    Operation(
+        "GET",
+        f"{_D}/ledger",
+        Role.reader,
+        "The entries, paged",
+        _ledger,
+        replies.LedgerReply,
+        query=LedgerPage,
+    ),
+    Operation(
+        "GET",
+        "/v1/mechanisms",
+        Role.reader,
+        "Every kind of mechanism",
+        lambda call: call.accountant.mechanisms(),
+        replies.MechanismsReply,
+    ),
+    Operation(
+        "POST",
+        "/v1/convert",
+        Role.reader,
+        "What charges would cost as a plan fixed in advance; touches no dataset",
+        lambda call: call.accountant.convert(call.body),
+        replies.ConvertReply,
+        body=ConvertRequest,
+        refuses=(errors.NotValidUnderAdjacency,),
+    ),
+    Operation(
+        "GET",
+        "/v1/keys",
+        Role.admin,
+        "List API keys",
+        lambda call: {"items": call.ring.keys(), "next": None},
+        replies.KeysReply,
+    ),
+    Operation(
+        "POST",
+        "/v1/keys",
+        Role.admin,
+        "Make an API key",
+        _create_key,
+        replies.NewKeyReply,
+        body=NewKey,
+        status=201,
+    ),
+    Operation(
+        "DELETE",
+        "/v1/keys/{key}",
+        Role.admin,
+        "Revoke an API key",
+        lambda call: call.ring.revoke(call.path["key"], call.who.principal),
+        None,
+        status=204,
+        refuses=(errors.UnknownKey,),
+    ),
+    Operation("GET", "/v1/me", Role.reader, "Whose key this is", _me, replies.MeReply),
+)

@@ -1,0 +1,72 @@
+"""Errors as RFC 9457 problem bodies, whatever raised them."""
+
+import json
+import logging
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import InternalError, InvalidRequest, MethodNotAllowed, NotFound, OdometerError
+
+log = logging.getLogger("odometer.api")
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem_bytes(error: OdometerError) -> bytes:
+    """The body of an error."""
+    return json.dumps(error.problem(), ensure_ascii=False).encode()
+
+
+def problem_response(error: OdometerError) -> Response:
+    """The response of an error."""
+    response = Response(problem_bytes(error), error.status, media_type=MEDIA_TYPE)
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if error.retryable:
+        response.headers["Retry-After"] = "1"
+    return response
+
+
+def internal_error() -> InternalError:
+    """What a caller is told of a fault; the log has the rest."""
+    return InternalError(
+        "the service made a mistake; it is in its log. A charge may be asked again with its key"
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with a problem."""
+
+    def ours(_: Request, error: Exception) -> Response:
+        return problem_response(error if isinstance(error, OdometerError) else internal_error())
+
+    def http(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        if status == 404:
+            return problem_response(NotFound(f"there is nothing at {request.url.path[:200]}"))
+        if status == 405:
+            response = problem_response(
+                MethodNotAllowed(f"{request.method} is not for {request.url.path[:200]}")
+            )
+            if isinstance(error, HTTPException) and error.headers:
+                response.headers.update(error.headers)
+            return response
+        return problem_response(internal_error())
+
+    def invalid(_: Request, error: Exception) -> Response:
+        found = error.errors() if isinstance(error, RequestValidationError) else []
+        errors = [{"field": ".".join(map(str, item["loc"][1:])), "message": item["msg"]} for item in found]
+        return problem_response(InvalidRequest("a parameter is not valid", errors=errors))
+
+    def fault(_: Request, error: Exception) -> Response:
+        log.error("unexpected fault", exc_info=error)
+        return problem_response(internal_error())
+
+    app.add_exception_handler(OdometerError, ours)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(Exception, fault)

@@ -1,0 +1,293 @@
+"""What the routes answer: the schema that OpenAPI shows, and that the tests hold every answer to."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Reply(BaseModel):
+    """A success body. Numbers shown as spent are rounded up, as left rounded down; null means no bound."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class BudgetState(BaseModel):
+    """A budget as it was set, and how much of it is spent, in its own parameter."""
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    name: str
+    kind: str
+    version: int
+    """Grows with each change."""
+    etag: str
+    """Send it as If-Match to change the budget."""
+    covers: str
+    """Which entries the promise is about."""
+    limit: float
+    spent: float | None
+    left: float | None
+    used: float
+    """0 to 1."""
+    warning: str | None = None
+
+
+class DatasetReply(Reply):
+    """What is protected, and its budgets."""
+
+    name: str
+    unit: str
+    adjacency: Literal["add_remove", "replace_one", "zero_out"]
+    delta: float
+    delta_add: float
+    grid_version: int
+    created: str
+    sequence: int
+    """Number of the last entry."""
+    closed: bool
+    odometer_only: bool
+    budgets: list[BudgetState]
+
+
+class DatasetsReply(Reply):
+    """A page of datasets, by name."""
+
+    items: list[DatasetReply]
+    next: str | None
+
+
+class BudgetsReply(Reply):
+    """All budgets of a dataset."""
+
+    items: list[BudgetState]
+    next: None
+
+
+class LossReply(Reply):
+    """A loss in each notion that it has a number in."""
+
+    pure: float | None
+    rho: float | None
+    mu: float | None
+    delta: float | None
+
+
+class LeftReply(Reply):
+    """What is left of a budget: at one Rényi order where `order` is given, else in its own parameter."""
+
+    budget: str
+    kind: str
+    order: float | None = None
+    limit: float
+    spent: float | None
+    left: float
+    used: float
+
+
+class ChargeReply(Reply):
+    """One charge of a receipt."""
+
+    mechanism: dict[str, Any]
+    count: int
+
+
+class Receipt(Reply):
+    """The charge is durable: what it is for may now be released."""
+
+    dataset: str
+    sequence: int
+    hash: str
+    time: str
+    principal: str
+    replayed: bool
+    """This key was charged before, for the same: nothing was charged again."""
+    charges: list[ChargeReply]
+    loss: LossReply
+    left: list[LeftReply]
+
+
+class Refusal(Reply):
+    """Why one budget refuses, in its own parameter."""
+
+    budget: str
+    scope: str
+    kind: str
+    limit: float
+    spent: float | None
+    asked: float | None
+    after: float | None
+    short_by: float | None
+    order: float | None
+    reason: str
+
+
+class WouldFit(Reply):
+    """What would fit instead."""
+
+    largest_count: int | None
+    least_noise: dict[str, Any] | None
+    leading_items: int | None
+
+
+class CheckReply(Reply):
+    """A dry run: nothing was charged."""
+
+    fits: bool
+    left: list[LeftReply]
+    refusals: list[Refusal]
+    would_fit: WouldFit
+
+
+class ReadingReply(Reply):
+    """One number, and when it holds."""
+
+    name: str
+    quantity: str
+    value: float | None
+    delta: float | None
+    order: float | None
+    holds: str
+    what_if: bool
+    warnings: list[str]
+    budget: str | None
+
+
+class OdometerReply(Reply):
+    """Every reading of a dataset."""
+
+    dataset: str
+    sequence: int
+    time: str
+    delta: float
+    readings: list[ReadingReply]
+    totals: LossReply
+    budgets: list[BudgetState]
+
+
+class Point(Reply):
+    """A moment in a dataset's history."""
+
+    sequence: int
+    time: str
+    if_stopped_now: float | None
+    used: dict[str, float]
+
+
+class HistoryReply(Reply):
+    """Down-sampled, oldest first, ending now."""
+
+    points: list[Point]
+
+
+class PrincipalSpend(Reply):
+    """What one principal spent, as a plan of its own."""
+
+    principal: str
+    name: str | None
+    epsilon: float | None
+    rho: float | None
+    delta: float | None
+
+
+class MechanismSpend(Reply):
+    """What one kind of mechanism spent, as a plan of its own."""
+
+    kind: str
+    epsilon: float | None
+    rho: float | None
+    delta: float | None
+
+
+class SpendReply(Reply):
+    """Who and what spent."""
+
+    by_principal: list[PrincipalSpend]
+    by_mechanism: list[MechanismSpend]
+    delta: float
+    holds: str
+
+
+class LedgerEntry(Reply):
+    """An entry as it was hashed."""
+
+    sequence: int
+    hash: str
+    entry: dict[str, Any]
+
+
+class LedgerReply(Reply):
+    """A page of entries."""
+
+    items: list[LedgerEntry]
+    next: int | None
+
+
+class MechanismReply(Reply):
+    """A kind of mechanism: what it is for, where it is valid, what it costs and who proved it."""
+
+    kind: str
+    title: str
+    summary: str
+    formula: str
+    source: str
+    adjacency: list[str]
+    elsewhere: str
+    avoid: str
+    schema_: dict[str, Any] = Field(alias="schema")
+    """JSON schema of its parameters, with units and ranges."""
+    examples: list[dict[str, Any]]
+
+
+class MechanismsReply(Reply):
+    """Every kind of mechanism."""
+
+    items: list[MechanismReply]
+    next: None
+
+
+class ConvertReply(Reply):
+    """The readings of charges as a plan."""
+
+    readings: list[ReadingReply]
+    totals: LossReply
+
+
+class KeyReply(Reply):
+    """An API key, without its token."""
+
+    id: str
+    role: str
+    principal: str
+    name: str | None
+    revoked: bool
+
+
+class KeysReply(Reply):
+    """All API keys."""
+
+    items: list[KeyReply]
+    next: None
+
+
+class NewKeyReply(Reply):
+    """A new key. The token is shown this once."""
+
+    id: str
+    token: str
+    role: str
+    principal: str
+    name: str | None
+
+
+class MeReply(Reply):
+    """Whose key this is."""
+
+    key: str
+    role: str
+    principal: str
+
+
+class StatusReply(Reply):
+    """How the service is."""
+
+    status: str

@@ -1,0 +1,60 @@
+"""One endpoint for every operation but the hot one: body, key, then the work in a thread."""
+
+import json
+from collections.abc import Awaitable, Callable
+
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.documents import BODY_MAX, invalid, read_json
+from api.auth import Identity
+from api.incoming import bearer, cookie_token, read_body
+from api.operations import Call, Operation
+
+
+def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    """The handler of an operation. Order of refusals: 400, 401, 403, 404, 413, 422, 409."""
+
+    async def handle(request: Request) -> Response:
+        body = b""
+        if operation.body is not None:
+            body = await read_body(request.receive)
+            if len(body) <= BODY_MAX:
+                read_json(body)
+        return await run_in_threadpool(_work, operation, request, body)
+
+    return handle
+
+
+def _work(operation: Operation, request: Request, body: bytes) -> Response:
+    who = _identity(operation, request)
+    document = operation.run(_call(operation, request, body, who)) if operation.run else None
+    if document is None:
+        return Response(status_code=operation.status)
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return Response(text, operation.status, media_type="application/json")
+
+
+def _identity(operation: Operation, request: Request) -> Identity:
+    token = bearer(request.headers.get("authorization"))
+    if token is None and request.method == "GET":
+        token = cookie_token(request.scope["headers"])
+    who: Identity = request.app.state.ring.require(token, operation.role)
+    return who
+
+
+def _call(operation: Operation, request: Request, body: bytes, who: Identity) -> Call:
+    query = None
+    state = request.app.state
+    if operation.query is not None:
+        if "dataset" in request.path_params:
+            state.accountant.state(request.path_params["dataset"])  # 404 comes before 422
+        try:
+            query = operation.query.model_validate_strings(dict(request.query_params))
+        except ValidationError as error:
+            invalid(error)
+    return Call(
+        state.accountant, state.ring, who, request.path_params, query, body, request.headers.get("if-match")
+    )

@@ -1,0 +1,23 @@
+"""Every setting of the service, once. Each is an environment variable with the prefix ODOMETER_."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """How `odometer serve` runs. Command-line options override the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="ODOMETER_", use_attribute_docstrings=True, extra="ignore")
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=8790, ge=0, le=65535)
+    """Port to listen on; 0 picks a free one."""
+    store: str = "sqlite:///data/ledger.sqlite"
+    """Where the ledger is kept: sqlite:///relative/path, sqlite:////absolute/path, or memory:// for tests."""
+    slow_after_s: float = Field(default=10.0, gt=0, le=600)
+    """Seconds after which an append that has not returned counts as unsure: its callers get 503."""
+    key_refresh_s: float = Field(default=1.0, gt=0, le=60)
+    """Seconds after which a key that another process revoked stops working here."""
+    log_level: str = Field(default="info", pattern="^(critical|error|warning|info|debug)$")
+    """How much the operational log says."""
