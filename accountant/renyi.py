@@ -95,7 +95,7 @@ def pure_rho(epsilon: float) -> float:
     Binary randomised response attains it; with more than two answers it is an upper bound.
     """
     epsilon = _within("epsilon", epsilon, 0.0, 1e6)
-    return _up_scalar(epsilon * math.tanh(epsilon / 2.0))
+    return _up_scalar(epsilon * math.tanh(epsilon / 2.0)) if epsilon else 0.0
 
 
 def pure_mu(epsilon: float) -> float:
@@ -105,6 +105,8 @@ def pure_mu(epsilon: float) -> float:
     touches it at its corner (Dong, Roth, Su 2022; Liu, Tang, Liu 2023).
     """
     epsilon = _within("epsilon", epsilon, 0.0, 1e6)
+    if epsilon == 0.0:
+        return 0.0
     # The upper tail is 1/(1 + e^epsilon); 1/2 less the tail is tanh(epsilon/2)/2.
     return 2.0 * _normal_quantile(math.tanh(epsilon / 2.0), -epsilon - math.log1p(math.exp(-epsilon)))
 
@@ -161,7 +163,7 @@ def _up(value: Floats) -> Floats:
 
 
 def _up_scalar(value: float) -> float:
-    return value * (1.0 + _SLACK) + _TINY if value else 0.0
+    return value * (1.0 + _SLACK) + _TINY
 
 
 def _within(name: str, value: float, least: float, most: float) -> float:
