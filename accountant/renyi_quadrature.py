@@ -46,7 +46,7 @@ are visited.
 -9 + h is at most 26 m * integral of (|t| + 1/2)^2 phi: below 1e-11 up to alpha = 60.
 
 *Rounding.* g is evaluated to about 1e-11 (`_excess`); weights and exponents to a few ulps of their
-magnitude, which is added per order. One ulp in a node moves phi g as its exponent moves.
+magnitude, which is added. One ulp in a node moves phi g as its exponent moves.
 """
 
 import math
