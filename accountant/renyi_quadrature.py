@@ -42,8 +42,8 @@ E[u^alpha; u > 0], half the second. So nodes further than sqrt(80 + 1.4 alpha) f
 below 1e-14 E, those with u < 0 (g <= alpha (alpha-1)/2 q^2) below alpha e^{-1/z^2} E < 1e-17 E: neither
 are visited.
 
-*Left tail.* For t < 0, g(u) <= alpha m/2 u^2 and |u| <= q min(1, |t|/z + 1/(2 z^2)); by (0) the part below
--9 + h is at most 26 m * integral of (|t| + 1/2)^2 phi: below 1e-11 up to alpha = 60.
+*Left tail.* For t < 0, g(u) <= (alpha-1) m/2 u^2 and |u| <= q min(1, |t|/z + 1/(2 z^2)); by (0) the part
+below -9 + h is at most 26 m * integral of (|t| + 1/2)^2 phi: below 1e-11 up to alpha = 60.
 
 *Rounding.* g is evaluated to about 1e-11 (`_excess`); weights and exponents to a few ulps of their
 magnitude, which is added. One ulp in a node moves phi g as its exponent moves.
