@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
 
 from odometer_client import Client
 from odometer_client.testing import Service, serve, temporary_sqlite
@@ -25,6 +25,9 @@ ARGUMENTS = [
 ]
 
 
+WAIT_MS = 30_000
+"""Longest wait for what should appear: a busy machine of two cores is slow, not wrong."""
+expect.set_options(timeout=WAIT_MS)
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 """The machine's own browser: Playwright's download is not used. Absent, the tests fail."""
 
@@ -98,7 +101,7 @@ def visitor(browser: Browser, service: Service) -> Iterator[Visitor]:
     assert service.admin_key is not None
     context = browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme="light")
     page = context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(WAIT_MS)
     guest = Visitor(page, service.url, service.admin_key)
     guest.watch(context)
     yield guest

@@ -21,7 +21,7 @@ def datasets(admin: Client) -> None:
         delta=1e-6,
         budgets=[
             {"name": "lifetime", "kind": "approximate", "epsilon": 3, "delta": 1e-6},
-            {"name": "research", "kind": "zcdp", "rho": 0.25},
+            {"name": "research", "kind": "renyi", "order": 8, "epsilon": 1},
         ],
     )
     admin.create_dataset(
@@ -93,13 +93,13 @@ def test_a_dataset_shows_its_odometer_spend_readings_and_ledger(visitor) -> None
     expect(page).to_have_url(re.compile(r"/datasets/patients-2026$"))
     expect(page.locator("#chart .main-svg").first).to_be_visible()
     expect(page.locator("#chart .scatterlayer .js-line")).to_have_count(1)
-    page.get_by_text("Budgets used").click()
+    page.get_by_label("Budgets used").check()
     expect(page.locator("#chart .scatterlayer .js-line")).to_have_count(2)
-    page.get_by_text("By entry").click()
+    page.get_by_label("By entry").check()
     expect(page.locator("#chart .scatterlayer .js-line")).to_have_count(2)
     visitor.picture("dataset-budgets-over-entries")
-    page.get_by_text("ε if stopped", exact=True).click()
-    page.get_by_text("By time").click()
+    page.get_by_label("ε if stopped").check()
+    page.get_by_label("By time").check()
     expect(page.locator("#mechanisms .share")).to_have_count(3)
     visitor.picture("dataset")
 

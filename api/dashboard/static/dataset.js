@@ -36,20 +36,22 @@ const ledger = startLedger(root);
 startDelta(root);
 
 async function load() {
-  const [dataset, odometer, history, spend] = await Promise.all([
+  const spend = get(`${root}/spend`);
+  const names = spend.then((body) => new Map(body.by_principal.map((row) => [row.principal, row.name])));
+  const [dataset, odometer, history, spent] = await Promise.all([
     get(root),
     get(`${root}/odometer`),
     get(`${root}/history?points=${HISTORY_POINTS}`),
-    get(`${root}/spend`),
+    spend,
+    ledger.newest(names),
   ]);
-  const names = new Map(spend.by_principal.map((row) => [row.principal, row.name]));
   byId("content").hidden = false; // before drawing: a chart needs its width
   fill(byId("facts"), facts(dataset));
   fill(byId("budgets"), budgets(dataset));
   showHero(odometer);
   showReadings(odometer);
-  showSpend(spend);
-  await Promise.all([showHistory(history), ledger.newest(names)]);
+  showSpend(spent);
+  showHistory(history);
   byId("updated").textContent = `Read at ${when(new Date().toISOString()).slice(11)}`;
 }
 

@@ -70,15 +70,33 @@ function asTable(points) {
   return h("details", { class: "as-table" }, h("summary", {}, "The same as a table"), h("div", { class: "scroll short", tabindex: 0, role: "region", "aria-label": "History" }, table(columns, rows, "History of the odometer")));
 }
 
-async function draw() {
-  if (shown === null || !shown.length) return;
-  const what = chosen("what");
-  const along = chosen("along");
-  await Plotly.react(byId("chart"), traces(shown, what, along), layout(what, along), { displayModeBar: false, responsive: true });
+let library = null;
+
+/** plotly, fetched once and only when there is a line to draw: it is large, and the numbers do not wait. */
+function plotly() {
+  library ??= new Promise((resolve, reject) => {
+    const source = byId("history").dataset.library;
+    document.head.append(h("script", { src: source, onload: () => resolve(window.Plotly), onerror: reject }));
+  });
+  return library;
 }
 
-/** Draw a HISTORY document. */
-export async function showHistory({ points }) {
+async function draw() {
+  if (shown === null || byId("chart") === null) return;
+  const library = await plotly();
+  const what = chosen("what");
+  const along = chosen("along");
+  const chart = byId("chart");
+  chart.querySelector(":scope > p")?.remove();
+  await library.react(chart, traces(shown, what, along), layout(what, along), { displayModeBar: false, responsive: true });
+}
+
+function redraw() {
+  draw().catch(() => fill(byId("chart"), h("p", { class: "muted" }, "The chart could not be loaded. The table below has its points.")));
+}
+
+/** Show a HISTORY document: the table at once, the line as soon as the library is there. */
+export function showHistory({ points }) {
   shown = points;
   const budgets = points.some((p) => Object.keys(p.used ?? {}).length > 0);
   document.querySelector("input[name=what][value=used]").disabled = !budgets;
@@ -87,12 +105,13 @@ export async function showHistory({ points }) {
     return;
   }
   const last = points.at(-1);
-  const chart = h("div", { id: "chart", role: "img", "aria-label": `Line chart: ε if stopped now is ${up(last.if_stopped_now)} at entry ${last.sequence}. The table below has every point.` });
+  const label = `Line chart: ε if stopped now is ${up(last.if_stopped_now)} at entry ${last.sequence}. The table below has every point.`;
+  const chart = h("div", { id: "chart", role: "img", "aria-label": label }, h("p", { class: "muted" }, "Drawing …"));
   const first = points.find((p) => p.if_stopped_now === null);
   const gap = first ? h("p", { class: "small warning" }, `From entry ${first.sequence} on there is no bound on ε, so the line ends there.`) : null;
   fill(byId("history"), chart, gap, asTable(points));
-  await draw();
+  redraw();
 }
 
-for (const input of document.querySelectorAll("input[name=what], input[name=along]")) input.addEventListener("change", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+for (const input of document.querySelectorAll("input[name=what], input[name=along]")) input.addEventListener("change", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

@@ -70,15 +70,15 @@ const COLUMNS = [
 export function startLedger(root) {
   let cursors = [null]; // of the pages from the newest to the one shown
   let next = null;
-  let names = new Map();
+  let names = null; // a promise of a Map from principal to name
 
   async function show() {
     const query = new URLSearchParams({ order: "desc", limit: String(PAGE) });
     const before = cursors.at(-1);
     if (before !== null) query.set("before", before);
-    const page = await get(`${root}/ledger?${query}`);
+    const [page, known] = await Promise.all([get(`${root}/ledger?${query}`), names]);
     next = page.next;
-    const rows = page.items.map((item) => row(item, names));
+    const rows = page.items.map((item) => row(item, known));
     fill(byId("ledger"), rows.length ? table(COLUMNS, rows, "Ledger entries, newest first") : h("p", { class: "muted" }, "No entries."));
     byId("newer").disabled = cursors.length === 1;
     byId("older").disabled = next === null;

@@ -117,8 +117,9 @@ def _until_ready(process: subprocess.Popen[str], timeout_s: float) -> tuple[str,
 
 def _drain(stream: IO[str], lines: "queue.Queue[str | None]") -> None:
     """Read to the end, so that a talkative service never blocks on a full pipe."""
-    for line in stream:
-        lines.put(line)
+    with stream:
+        for line in stream:
+            lines.put(line)
     lines.put(None)
 
 
