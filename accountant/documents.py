@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from accountant.errors import InvalidRequest, MalformedBody
+from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
 
 T = TypeVar("T")
 
@@ -20,7 +20,10 @@ def read_json(body: bytes) -> Any:
     """The document in `body`. Raises MalformedBody for anything but one strict JSON document.
 
     Refused: wrong syntax or encoding, NaN and infinities, a key twice in one object, deep nesting.
+    Raises BodyTooLarge, before anything is parsed, above BODY_MAX bytes.
     """
+    if len(body) > BODY_MAX:
+        raise BodyTooLarge(f"the body has more than {BODY_MAX} bytes, which is the most that is read")
     try:
         text = body.decode("utf-8")
         document = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
@@ -36,7 +39,10 @@ def read_json(body: bytes) -> Any:
 
 
 def validated(kind: type[T] | TypeAdapter[T], body: bytes | Mapping[str, Any]) -> T:
-    """`body` (JSON bytes, or a decoded document) as a `kind`. Raises MalformedBody or InvalidRequest."""
+    """`body` (JSON bytes, or a decoded document) as a `kind`.
+
+    Raises MalformedBody, BodyTooLarge or InvalidRequest.
+    """
     if isinstance(body, bytes):
         read_json(body)
     adapter: TypeAdapter[T] = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)

@@ -20,7 +20,7 @@ from accountant.commands import (
 )
 from accountant.convert import convert
 from accountant.decide import Admitted, Refused, Replayed, check_adjacency, etag
-from accountant.documents import BODY_MAX, dumps, read_json, validated
+from accountant.documents import dumps, read_json, validated
 from accountant.errors import (
     BodyTooLarge,
     BudgetExceeded,
@@ -259,7 +259,7 @@ class Accountant:
     def _prepared(self, name: str, body: Body | Mapping[str, Any]) -> Prepared:
         try:
             return prepared_charge(body)
-        except InvalidRequest:
+        except (BodyTooLarge, InvalidRequest):
             self.state(name)  # an unknown dataset comes first
             raise
 
@@ -323,8 +323,6 @@ class _Waiter:
 def prepared_charge(body: Body | Mapping[str, Any]) -> Prepared:
     """A charge request, parsed and warmed. Raises MalformedBody, InvalidRequest or BodyTooLarge."""
     if isinstance(body, bytes):
-        if len(body) > BODY_MAX:
-            raise BodyTooLarge(f"the body has {len(body)} bytes, at most {BODY_MAX} are read")
         return prepare(body, read_json(body)).warm()
     return prepare(dumps(body), body).warm()
 

@@ -3,6 +3,7 @@
 Group commit: everything that queued while the last append was written shares the next one.
 """
 
+import contextlib
 import json
 import logging
 import threading
@@ -11,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 from accountant.commands import ChargeCommand, Command
@@ -146,10 +147,11 @@ class Teller:
     def _fail_waiting(self) -> None:
         closed = StoreUnavailable("the service is ending: ask again with the same key")
         waiting = []
-        while not self._queue.empty():
-            job = self._queue.get()
-            if job is not None:
-                waiting.append((job, closed))
+        with contextlib.suppress(Empty):  # not `empty()` and then `get()`: several threads may be here
+            while True:
+                job = self._queue.get_nowait()
+                if job is not None:
+                    waiting.append((job, closed))
         _deliver(waiting)
 
     def _answer(self, batch: Sequence[Job]) -> None:
@@ -305,7 +307,8 @@ class Book:
                     "until a person has looked (restore the store, then restart the service)",
                     sequence=seen.sequence,
                 )
-        self._seen[stream] = head
+        if head != EMPTY_HEAD:  # a name that nobody opened is not worth remembering
+            self._seen[stream] = head
 
 
 def load_state(store: Store, stream: str, scopes: Sequence[str]) -> State | None:

@@ -24,7 +24,7 @@ from api.operations import CHARGE, OPERATIONS
 from api.routes.charges import ChargeEndpoint
 from api.routes.endpoint import endpoint
 from api.settings import Settings
-from api.waiting import LoopSink
+from api.waiting import LoopSink, in_thread
 
 log = logging.getLogger("odometer.api")
 
@@ -96,7 +96,7 @@ async def _healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-def _readyz(request: Request) -> Response:
+async def _readyz(request: Request) -> Response:
     """The ledger can be read, and the teller answers."""
     accountant: Accountant = request.app.state.accountant
     settings: Settings = request.app.state.settings
@@ -106,7 +106,7 @@ def _readyz(request: Request) -> Response:
             raise StoreUnavailable("the ledger thread is gone: the service is ending")
         if teller.stuck_s > settings.slow_after_s:
             raise StoreUnavailable(f"the ledger has not answered for {teller.stuck_s:.0f} s")
-        accountant.store.ping()
+        await in_thread(settings.slow_after_s, accountant.store.ping)
     except OdometerError as error:
         return problems.problem_response(error)
     return JSONResponse({"status": "ready"})

@@ -1,9 +1,11 @@
-"""From the teller's thread back to the event loop: one wake-up per batch."""
+"""Waiting on the event loop for what threads do: always with a bound."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
 
 from accountant.commands import Command
 from accountant.errors import StoreUnavailable
@@ -11,15 +13,33 @@ from accountant.teller import Outcome, Teller
 
 log = logging.getLogger("odometer.api")
 
+T = TypeVar("T")
+
+
+async def in_thread(limit_s: float, work: Callable[..., T], *arguments: Any) -> T:
+    """What `work` returns, from a worker thread. Raises StoreUnavailable when it takes above `limit_s`.
+
+    A thread that hangs on the store is not given up: it keeps its place among the worker threads, so
+    that a store that answers nobody holds a bounded number of them, and every caller still hears 503.
+    """
+    task = asyncio.ensure_future(run_in_threadpool(work, *arguments))
+    await asyncio.wait({task}, timeout=limit_s)
+    if task.done():
+        return task.result()
+    task.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody listens any more
+    raise StoreUnavailable(
+        f"the ledger has not answered for {limit_s:g} s: whether this took effect is not known; ask again"
+    )
+
 
 class LoopSink:
-    """Awaits outcomes on one event loop."""
+    """Awaits outcomes on one event loop: the teller wakes it up once per batch."""
 
     def __init__(self, teller: Teller, slow_after_s: float) -> None:
         self._teller = teller
         self._loop = asyncio.get_running_loop()
         self._pending: set[asyncio.Future[Outcome]] = set()
-        self._slow_after_s = slow_after_s
+        self.slow_after_s = slow_after_s
         self._watch = self._loop.create_task(self._fail_when_slow())
 
     async def ask(self, stream: str, command: Command) -> Outcome:
@@ -45,9 +65,9 @@ class LoopSink:
 
     async def _fail_when_slow(self) -> None:
         while True:
-            await asyncio.sleep(min(1.0, self._slow_after_s / 4))
+            await asyncio.sleep(min(1.0, self.slow_after_s / 4))
             stuck = self._teller.stuck_s
-            if stuck > self._slow_after_s:
+            if stuck > self.slow_after_s:
                 slow = StoreUnavailable(
                     f"the ledger has not answered for {stuck:.0f} s: whether this was charged is not known; "
                     "ask again with the same key"

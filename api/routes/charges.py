@@ -14,7 +14,7 @@ from accountant.service import Accountant, idempotency_key, is_slug, prepared_ch
 from api.auth import KeyRing, Role, allowed
 from api.incoming import bearer, header, read_body
 from api.problems import MEDIA_TYPE, internal_error, problem_bytes
-from api.waiting import LoopSink
+from api.waiting import LoopSink, in_thread
 
 log = logging.getLogger("odometer.api")
 
@@ -64,12 +64,12 @@ class ChargeEndpoint:
             read_json(body)  # 400 comes before anything else
         key = idempotency_key(header(headers, b"idempotency-key"))
         if not self._ring.fresh:
-            await run_in_threadpool(self._ring.refresh)
+            await in_thread(self._sink.slow_after_s, self._ring.refresh)
         identity = allowed(self._ring.cached(bearer(header(headers, b"authorization"))), Role.charger)
         if not is_slug(name):
             raise unknown_dataset(name)
         if prepared is None:
-            prepared = await run_in_threadpool(self._prepare, name, body)
+            prepared = await in_thread(self._sink.slow_after_s, self._prepare, name, body)
         command = ChargeCommand(prepared, identity.principal, key)
         outcome = await self._sink.ask(name, command)
         if isinstance(outcome, Admitted | Replayed):

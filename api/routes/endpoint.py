@@ -4,7 +4,6 @@ import json
 from collections.abc import Awaitable, Callable
 
 from pydantic import ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,6 +11,7 @@ from accountant.documents import BODY_MAX, invalid, read_json
 from api.auth import Identity
 from api.incoming import bearer, cookie_token, read_body
 from api.operations import Call, Operation
+from api.waiting import in_thread
 
 
 def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -23,7 +23,8 @@ def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
             body = await read_body(request.receive)
             if len(body) <= BODY_MAX:
                 read_json(body)
-        return await run_in_threadpool(_work, operation, request, body)
+        limit_s: float = request.app.state.settings.slow_after_s
+        return await in_thread(limit_s, _work, operation, request, body)
 
     return handle
 
