@@ -43,7 +43,7 @@ def _refusal(rule: Rule, spent: Loss, asked: Loss, after: Loss) -> dict[str, Any
         "asked": finite(max(0.0, then - now)) if math.isfinite(now) else None,
         "after": finite(then),
         "short_by": finite(max(0.0, then - rule.limit)),
-        "order": rule.coordinate(spent)[2],
+        "order": rule.left(spent).order,
         "reason": rule.why_not(asked, after),
     }
 

@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from accountant.budgets import COUNT_MAX, ITEMS_MAX, AnyBudget, Budget, Charge, Delta, Slug, Workload
 from accountant.documents import invalid
 from accountant.grid import CURRENT_GRID, Grid
-from accountant.ledger import canonical, charge_scopes
+from accountant.ledger import DATASET_SCOPE, canonical
 from accountant.loss import Loss, total
 from accountant.mechanisms import Adjacency, AnyMechanism, Document, Number, Whole
 from accountant.mechanisms.base import EVERY_ADJACENCY, frozen
@@ -136,8 +136,13 @@ class Prepared:
         """Under which every mechanism of the charge is valid."""
         return EVERY_ADJACENCY.intersection(*(charge.mechanism.adjacencies for charge in self.charges))
 
+    @cached_property
+    def _kind_scopes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(f"mechanism/{kind}" for kind in self.kinds))
+
     def scopes(self, principal: str) -> tuple[str, ...]:
-        return charge_scopes(principal, self.charges)
+        """Every scope whose odometer the charge moves."""
+        return (DATASET_SCOPE, f"principal/{principal}", *self._kind_scopes)
 
     def warm(self) -> Self:
         """Compute what a decision needs, so that the teller never does."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from accountant.budgets import Budget
@@ -60,6 +60,9 @@ class Refused:
     state: State | None
 
 
+_quoted = json.encoder.encode_basestring_ascii
+"""A string as JSON: what json.dumps does with one, without its detours."""
+
 Decision = Admitted | Replayed | Refused
 
 
@@ -102,21 +105,18 @@ def _charge(state: State | None, command: ChargeCommand, known: Row | None, now:
             f"the charge does not fit: {', '.join(refusing)} of dataset {state.dataset.name}",
             budgets=refusing,
         )
-    totals = add_losses(state, command.principal, prepared.kinds, list(prepared.losses))
+    totals = add_losses(state, command.principal, prepared.kinds, prepared.losses, after)
     entry, head, time = _charge_entry(state, command, totals[DATASET_SCOPE].encode, now)
-    moved = replace(state, head=head, time=time, totals=totals)
-    if "rules" in state.__dict__:  # unchanged by a charge: keep what is compiled
-        moved.__dict__["rules"] = state.rules
-    return Admitted(entry, moved)
+    return Admitted(entry, state.charged(head, time, totals))
 
 
 def _charge_entry(state: State, command: ChargeCommand, totals: Any, now: str) -> tuple[NewEntry, Head, str]:
     """The canonical bytes of a charge, written directly: the hot path. A test holds it to `canonical`."""
     prepared, sequence, time = command.prepared, state.head.sequence + 1, max(state.time, now)
-    checkpoint = f'"totals":{json.dumps(totals())},' if sequence % CHECKPOINT_EVERY == 0 else ""
+    checkpoint = f'"totals":{_quoted(totals())},' if sequence % CHECKPOINT_EVERY == 0 else ""
     body = (
-        f'{{"command":{prepared.command},"key":{json.dumps(command.key)},"losses":{prepared.losses_json},'
-        f'"prev":"{state.head.hash}","principal":{json.dumps(command.principal)},"seq":{sequence},'
+        f'{{"command":{prepared.command},"key":{_quoted(command.key)},"losses":{prepared.losses_json},'
+        f'"prev":"{state.head.hash}","principal":{_quoted(command.principal)},"seq":{sequence},'
         f'"time":"{time}",{checkpoint}"type":"charged","v":{FORMAT}}}'
     ).encode("ascii")
     digest = entry_hash(body)

@@ -6,13 +6,13 @@ before it; its own hash is SHA-256 of those bytes, which are stored as they are.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final, Self
 
-from accountant.budgets import ANY_BUDGET, Budget, Charge, Workload, split_delta
+from accountant.budgets import ANY_BUDGET, Budget, Workload, split_delta
 from accountant.errors import LedgerCorrupt
 from accountant.grid import DELTA_UNIT, GRIDS, Grid
 from accountant.loss import Loss, total
@@ -156,6 +156,12 @@ class State:
         """The dataset's own totals."""
         return self.totals.get(DATASET_SCOPE) or Loss.zero(self.dataset.grid)
 
+    def charged(self, head: Head, time: str, totals: Mapping[str, Loss]) -> "State":
+        """The state after a charge, which leaves the compiled rules as they are."""
+        moved = State(head, time, self.dataset, self.budgets, self.closed, self.charges + 1, totals)
+        moved.__dict__["rules"] = self.rules
+        return moved
+
     def config(self) -> bytes:
         """Everything but head and totals, as the store keeps it beside the entries."""
         return canonical(
@@ -181,12 +187,6 @@ class State:
 def scope_blob(scope: str) -> str:
     """Name of the blob that holds a scope's running totals."""
     return f"totals/{scope}"
-
-
-def charge_scopes(principal: str, charges: Iterable[Charge]) -> tuple[str, ...]:
-    """Every scope whose odometer a charge moves."""
-    kinds = dict.fromkeys(f"mechanism/{charge.mechanism.kind}" for charge in charges)
-    return (DATASET_SCOPE, f"principal/{principal}", *kinds)
 
 
 def seal(state_head: Head, document: dict[str, Any], key: str | None = None) -> tuple[NewEntry, Head]:
@@ -256,16 +256,22 @@ def _apply_charge(state: State, entry: Mapping[str, Any]) -> State:
     spent = totals[DATASET_SCOPE]
     if entry["seq"] % CHECKPOINT_EVERY == 0 and entry.get("totals") != spent.encode():
         raise ValueError("its checkpoint differs from the sum of the entries before it")
-    return replace(state, totals=totals, charges=state.charges + 1)
+    return state.charged(state.head, state.time, totals)
 
 
-def add_losses(state: State, principal: str, kinds: list[str], losses: list[Loss]) -> dict[str, Loss]:
-    """The totals of every scope after a charge; all scopes move together."""
-    zero = Loss.zero(state.dataset.grid)
-    totals = dict(state.totals)
-    asked = losses[0] if len(losses) == 1 else total(state.dataset.grid, losses)
-    for scope in (DATASET_SCOPE, f"principal/{principal}"):
-        totals[scope] = totals.get(scope, zero).plus(asked)
+def add_losses(
+    state: State, principal: str, kinds: Sequence[str], losses: Sequence[Loss], spent: Loss | None = None
+) -> dict[str, Loss]:
+    """The totals of every scope after a charge; all scopes move together.
+
+    `spent` is the dataset's total after it, where the caller has added it up already.
+    """
+    grid = state.dataset.grid
+    zero, totals = Loss.zero(grid), dict(state.totals)
+    asked = losses[0] if len(losses) == 1 else total(grid, losses)
+    totals[DATASET_SCOPE] = state.spent.plus(asked) if spent is None else spent
+    scope = f"principal/{principal}"
+    totals[scope] = totals.get(scope, zero).plus(asked)
     for kind, loss in zip(kinds, losses, strict=True):
         scope = f"mechanism/{kind}"
         totals[scope] = totals.get(scope, zero).plus(loss)

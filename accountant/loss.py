@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accountant.grid import Grid
-from accountant.rounding import round_up
+from accountant.rounding import ratio_up
 
 Amount = Fraction | float | int
 # An upper bound on a coordinate: an exact rational, or a float already nudged up. Infinity: no bound.
@@ -118,7 +118,7 @@ class Loss:
         """The coordinate in nats (delta: a probability), rounded up; infinity for no bound."""
         if self.unbounded[index]:
             return math.inf
-        return round_up(self.values[index] * self.grid.units[index])
+        return ratio_up(self.values[index], self.grid.units[index].denominator)
 
     def renyi(self) -> npt.NDArray[np.float64]:
         """S(alpha) in nats at every finite order, shape (n_orders,), rounded up; infinity for no bound."""

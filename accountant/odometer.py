@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Final
 
 from accountant import conversions
@@ -12,8 +11,8 @@ from accountant.grid import DELTA_UNIT, Grid
 from accountant.ledger import BudgetEntry, State
 from accountant.loss import Loss
 from accountant.mixture import Mixture
-from accountant.rounding import decimal, round_down, round_up
-from accountant.rules import Rule
+from accountant.rounding import decimal, round_down
+from accountant.rules import Left, Rule, root_up
 
 HOLDS: Final = {
     "if_stopped_now": (
@@ -182,40 +181,19 @@ def covers(entry: BudgetEntry) -> str:
 
 def budget_state(entry: BudgetEntry, rule: Rule, totals: Loss, etag: str) -> dict[str, Any]:
     """A budget with what is spent and left, in its own parameter: spent rounded up, left down."""
-    spent, limit = rule.spent(totals), rule.limit
+    shown = rule.left(totals)
+    if shown.order is not None and rule.kind == "approximate":  # not in the budget's own parameter
+        shown = Left.of_floats(rule.limit, rule.spent(totals))
     return {
         **entry.budget.document(),
         "version": entry.version,
         "etag": etag,
         "covers": covers(entry),
-        "limit": limit,
-        "spent": finite(spent),
-        "left": finite(left(rule, totals)),
-        "used": used(spent, limit),
+        "limit": rule.limit,
+        "spent": finite(shown.spent),
+        "left": shown.left,
+        "used": shown.used,
     }
-
-
-def left(rule: Rule, totals: Loss) -> float:
-    """What is left in the budget's parameter, rounded down; for gdp the mu that squares still allow."""
-    spent = rule.spent(totals)
-    if spent >= rule.limit:
-        return 0.0
-    if rule.kind == "gdp":
-        room = decimal(rule.limit) ** 2 - Fraction(spent) ** 2
-        return max(0.0, math.nextafter(math.sqrt(round_down(room)), 0.0))
-    return max(0.0, round_down(decimal(rule.limit) - Fraction(spent)))
-
-
-def used(spent: float, limit: float) -> float:
-    """The share that is spent, 0 to 1, rounded up; 1 for no bound."""
-    if not spent < limit:
-        return 1.0
-    return min(1.0, round_up(Fraction(spent) / Fraction(limit)))
-
-
-def root_up(squared: float) -> float:
-    """Square root, rounded up."""
-    return math.nextafter(math.sqrt(squared), math.inf) if squared else 0.0
 
 
 def loss_document(loss: Loss) -> dict[str, float | None]:

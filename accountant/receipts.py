@@ -1,11 +1,13 @@
 """Receipts: what a charge returns. Written as JSON directly, since every charge pays for it."""
 
 import json
+import math
 from typing import Any
 
 from accountant.commands import Prepared
 from accountant.ledger import State
 from accountant.odometer import loss_document
+from accountant.rules import Left, Rule
 
 
 def fragment(prepared: Prepared) -> str:
@@ -24,8 +26,8 @@ def fragment_of(prepared: Prepared) -> str:
 
 
 def left(state: State) -> list[dict[str, Any]]:
-    """What is left per budget, in the coordinate that a receipt shows."""
-    return [rule.left(state.spent) for rule in state.rules]
+    """What is left per budget, as a document."""
+    return [json.loads(_left_json(rule, rule.left(state.spent))) for rule in state.rules]
 
 
 def receipt(
@@ -38,13 +40,14 @@ def receipt(
         f'{{"dataset":"{state.dataset.name}","sequence":{sequence},"hash":"{digest}","time":"{time}",'
         f'"principal":{json.dumps(principal)},"replayed":{"true" if replayed else "false"},{fixed},"left":['
     )
-    return (head + ",".join(_left_json(item) for item in left(state)) + "]}").encode()
+    spent = state.spent
+    return (head + ",".join([_left_json(rule, rule.left(spent)) for rule in state.rules]) + "]}").encode()
 
 
-def _left_json(item: dict[str, Any]) -> str:
-    order = f'"order":{item["order"]!r},' if "order" in item else ""
-    spent = "null" if item["spent"] is None else repr(item["spent"])
+def _left_json(rule: Rule, shown: Left) -> str:
+    order = "" if shown.order is None else f'"order":{shown.order!r},'
+    spent = "null" if shown.spent == math.inf else repr(shown.spent)
     return (
-        f'{{"budget":"{item["budget"]}","kind":"{item["kind"]}",{order}"limit":{item["limit"]!r},'
-        f'"spent":{spent},"left":{item["left"]!r},"used":{item["used"]!r}}}'
+        f'{{"budget":"{rule.name}","kind":"{rule.kind}",{order}"limit":{shown.limit!r},'
+        f'"spent":{spent},"left":{shown.left!r},"used":{shown.used!r}}}'
     )

@@ -14,17 +14,29 @@ def decimal(number: float) -> Fraction:
 
 def round_up(exact: Fraction) -> float:
     """The least float >= `exact`; infinity above the largest."""
-    try:
-        value = float(exact)
-    except OverflowError:
-        return math.inf
-    return value if math.isinf(value) or Fraction(value) >= exact else math.nextafter(value, math.inf)
+    return ratio_up(exact.numerator, exact.denominator)
 
 
 def round_down(exact: Fraction) -> float:
     """The greatest float <= `exact`. Raises OverflowError above the largest."""
-    value = float(exact)
-    return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)
+    return ratio_down(exact.numerator, exact.denominator)
+
+
+def ratio_up(numerator: int, denominator: int) -> float:
+    """The least float >= numerator/denominator, for a positive denominator; infinity above the largest."""
+    try:
+        value = numerator / denominator  # correctly rounded: at most one float away
+    except OverflowError:
+        return math.inf
+    top, bottom = value.as_integer_ratio()
+    return value if top * denominator >= numerator * bottom else math.nextafter(value, math.inf)
+
+
+def ratio_down(numerator: int, denominator: int) -> float:
+    """The greatest float <= numerator/denominator. Raises OverflowError above the largest."""
+    value = numerator / denominator
+    top, bottom = value.as_integer_ratio()
+    return value if top * denominator <= numerator * bottom else math.nextafter(value, -math.inf)
 
 
 def floor_units(amount: Fraction, unit: Fraction) -> int:

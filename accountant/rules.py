@@ -4,12 +4,46 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple, Self
 
 from accountant.grid import DELTA_UNIT, NAT_UNIT, Grid
 from accountant.loss import Loss
 from accountant.mixture import Mixture
-from accountant.rounding import round_down, round_up
+from accountant.rounding import decimal, ratio_down, ratio_up, round_down, round_up
+
+
+class Left(NamedTuple):
+    """What is left of a budget, at one Rényi order where `order` is given, else in its own parameter.
+
+    `spent` (infinity: no bound) and `used` (0 to 1) are rounded up, `limit` and `left` down.
+    """
+
+    limit: float
+    spent: float
+    left: float
+    used: float
+    order: float | None = None
+
+    @classmethod
+    def of_units(cls, limit: int, spent: int, order: float | None = None) -> Self:
+        """From whole units, each figure rounded once."""
+        unit = NAT_UNIT.denominator
+        return cls(
+            ratio_down(limit, unit),
+            ratio_up(spent, unit),
+            ratio_down(limit - spent, unit) if spent < limit else 0.0,
+            ratio_up(spent, limit) if spent < limit else 1.0,
+            order,
+        )
+
+    @classmethod
+    def of_floats(cls, limit: float, spent: float) -> Self:
+        """From a reading that is rounded up already."""
+        if not spent < limit:
+            return cls(limit, spent, 0.0, 1.0)
+        exact_limit, exact_spent = decimal(limit), Fraction(spent)
+        left = max(0.0, round_down(exact_limit - exact_spent))
+        return cls(limit, spent, left, min(1.0, round_up(exact_spent / exact_limit)))
 
 
 @dataclass(frozen=True)
@@ -31,28 +65,13 @@ class Rule:
         """The totals in the budget's own parameter, rounded up; infinity for no bound."""
         raise NotImplementedError
 
-    def coordinate(self, totals: Loss) -> tuple[float, float, float | None]:
-        """(spent, limit, order) in the coordinate in which a receipt shows what is left."""
+    def left(self, totals: Loss) -> "Left":
+        """What a receipt shows."""
         raise NotImplementedError
 
     def why_not(self, asked: Loss, after: Loss) -> str:
         """In words, why `after` does not fit when `asked` was added."""
         raise NotImplementedError
-
-    def left(self, totals: Loss) -> dict[str, Any]:
-        """What a receipt says: limit, spent, left (rounded down), used (0 to 1, rounded up)."""
-        spent, limit, order = self.coordinate(totals)
-        used = 1.0 if not spent < limit else round_up(Fraction(spent) / Fraction(limit))
-        shown: dict[str, Any] = {"budget": self.name, "kind": self.kind}
-        if order is not None:
-            shown["order"] = order
-        return {
-            **shown,
-            "limit": limit,
-            "spent": None if math.isinf(spent) else spent,
-            "left": max(0.0, math.nextafter(limit - spent, -math.inf)) if spent else limit,
-            "used": used,
-        }
 
 
 @dataclass(frozen=True)
@@ -74,8 +93,10 @@ class CoordinateRule(Rule):
     def spent(self, totals: Loss) -> float:
         return totals.amount(self.index) if not self._approximate(totals) else math.inf
 
-    def coordinate(self, totals: Loss) -> tuple[float, float, float | None]:
-        return self.spent(totals), self.limit, self.order
+    def left(self, totals: Loss) -> Left:
+        if totals.unbounded[self.index] or self._approximate(totals):
+            return Left(self.limit, math.inf, 0.0, 1.0, self.order)
+        return Left.of_units(self.units, totals.values[self.index], self.order)
 
     def _approximate(self, totals: Loss) -> bool:
         return totals.units(self.grid.delta) != 0
@@ -99,10 +120,19 @@ class GdpRule(CoordinateRule):
 
     def spent(self, totals: Loss) -> float:
         squared = super().spent(totals)
-        return squared if math.isinf(squared) else _root_up(squared)
+        return squared if math.isinf(squared) else root_up(squared)
+
+    def left(self, totals: Loss) -> Left:
+        spent = self.spent(totals)
+        if not spent < self.limit:
+            return Left(self.limit, spent, 0.0, 1.0)
+        room = (self.units - totals.values[self.index]) * NAT_UNIT
+        left = max(0.0, math.nextafter(math.sqrt(round_down(room)), 0.0)) if room > 0 else 0.0
+        return Left(self.limit, spent, left, min(1.0, round_up(Fraction(spent) / decimal(self.limit))))
 
 
-def _root_up(squared: float) -> float:
+def root_up(squared: float) -> float:
+    """Square root, rounded up."""
     return math.nextafter(math.sqrt(squared), math.inf) if squared else 0.0
 
 
@@ -128,7 +158,7 @@ class ApproximateRule(Rule):
         return tuple(sorted(live, key=lambda index: -self.capacity[index] / float(orders[index])))
 
     def allows(self, totals: Loss) -> bool:
-        if totals.unbounded[self.grid.delta] or totals.values[self.grid.delta] > self.delta_add:
+        if self._too_much_delta(totals):
             return False
         values, unbounded, capacity = totals.values, totals.unbounded, self.capacity
         for index in self._candidates:
@@ -141,26 +171,35 @@ class ApproximateRule(Rule):
         return bound <= self.mixture.log_delta
 
     def spent(self, totals: Loss) -> float:
-        if totals.unbounded[self.grid.delta] or totals.values[self.grid.delta] > self.delta_add:
+        if self._too_much_delta(totals):
             return math.inf
         return min(self.mixture.if_stopped_now(totals.renyi()), totals.amount(self.grid.pure))
 
-    def coordinate(self, totals: Loss) -> tuple[float, float, float | None]:
+    def left(self, totals: Loss) -> Left:
         """At the order with the largest share of room left, where what is left is a lower bound; in
-        epsilon (no order) once no single order has room.
+        epsilon (no order) once no single order has room, though the mixture may.
         """
+        best = self.roomiest(totals)
+        if best is None:
+            return Left.of_floats(self.limit, self.spent(totals))
+        order = float(self.grid.orders[best])
+        return Left.of_units(self.capacity[best], totals.values[best], order)
+
+    def roomiest(self, totals: Loss) -> int | None:
+        """Index of the order with the largest share of room left, None when none has any."""
+        if self._too_much_delta(totals):
+            return None
         values, unbounded, capacity = totals.values, totals.unbounded, self.capacity
-        best, least = None, math.inf
+        best, least = None, 1.0
         for index in self._candidates:
-            if not unbounded[index]:
-                share = values[index] / capacity[index]
-                if share < least:
-                    best, least = index, share
-        if best is None or least > 1:
-            # No single order has room, yet the mixture may: only epsilon itself can say how much.
-            return self.spent(totals), self.limit, None
-        limit = round_down(capacity[best] * NAT_UNIT)
-        return totals.amount(best), limit, float(self.grid.exact_orders[best])
+            share = values[index] / capacity[index]
+            if share < least and not unbounded[index]:
+                best, least = index, share
+        return best
+
+    def _too_much_delta(self, totals: Loss) -> bool:
+        delta = self.grid.delta
+        return totals.unbounded[delta] > 0 or totals.values[delta] > self.delta_add
 
     def why_not(self, asked: Loss, after: Loss) -> str:
         delta = self.grid.delta

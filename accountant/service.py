@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from accountant import advice, history, odometer, receipts
@@ -194,10 +195,10 @@ class Accountant:
         prepared = self._prepared(name, body)
         check_adjacency(state, prepared)
         fitting = advice.fits(state, prepared.loss)
-        after = state.spent.plus(prepared.loss) if fitting else state.spent
+        shown = replace(state, totals={DATASET_SCOPE: state.spent.plus(prepared.loss)}) if fitting else state
         return {
             "fits": fitting and not state.closed,
-            "left": [rule.left(after) for rule in state.rules],
+            "left": receipts.left(shown),
             "refusals": advice.refusals(state, prepared),
             "would_fit": advice.would_fit(state, prepared),
         }

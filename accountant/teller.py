@@ -35,7 +35,7 @@ BATCH_MAX: Final = 256
 WAITING_MAX: Final = 10_000
 STALE_RETRIES: Final = 8
 STREAMS_CACHED: Final = 1024
-SCOPES_CACHED: Final = 4096
+SCOPES_CACHED: Final = 512
 
 Outcome = Decision | OdometerError
 
