@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from accountant.errors import InternalError, InvalidRequest, MethodNotAllowed, NotFound, OdometerError
 
@@ -38,6 +39,12 @@ def internal_error() -> InternalError:
     )
 
 
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """All methods of a path: several routes may share it, and each knows its own alone."""
+    fitting = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in fitting for method in getattr(route, "methods", None) or ()})
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of `app` with a problem."""
 
@@ -52,8 +59,7 @@ def install(app: FastAPI) -> None:
             response = problem_response(
                 MethodNotAllowed(f"{request.method} is not for {request.url.path[:200]}")
             )
-            if isinstance(error, HTTPException) and error.headers:
-                response.headers.update(error.headers)
+            response.headers["Allow"] = ", ".join(_methods(app, request))
             return response
         return problem_response(internal_error())
 

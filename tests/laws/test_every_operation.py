@@ -1,0 +1,321 @@
+"""What every route promises, whatever it does. A new operation is one more row of `EXAMPLES`."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+from openapi_spec_validator import validate
+from serving import ONE, Live, dataset_document, live
+
+from accountant.documents import BODY_MAX
+from accountant.errors import BodyTooLarge, registry
+from api.auth import Role
+from api.operations import OPERATIONS, Operation
+
+BUDGET = {"name": "more", "kind": "pure", "epsilon": 3.0}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A request that succeeds on a fresh dataset `{dataset}` with a budget `life` at version 1."""
+
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
+
+
+_D = "/v1/datasets/{dataset}"
+EXAMPLES: dict[tuple[str, str], Example] = {
+    ("POST", "/v1/datasets"): Example(dataset_document("{new}")),
+    ("GET", "/v1/datasets"): Example(query={"limit": "2"}),
+    ("GET", _D): Example(),
+    ("POST", f"{_D}/closure"): Example({}),
+    ("GET", f"{_D}/budgets"): Example(),
+    ("POST", f"{_D}/budgets"): Example(BUDGET),
+    ("PUT", f"{_D}/budgets/{{budget}}"): Example({"kind": "zcdp", "rho": 9.0}, {"If-Match": '"v1"'}),
+    ("POST", f"{_D}/charges"): Example(ONE, {"Idempotency-Key": "a-key"}),
+    ("POST", f"{_D}/checks"): Example(ONE),
+    ("GET", f"{_D}/odometer"): Example(query={"delta": "1e-7"}),
+    ("GET", f"{_D}/history"): Example(query={"points": "5"}),
+    ("GET", f"{_D}/spend"): Example(),
+    ("GET", f"{_D}/ledger"): Example(query={"order": "desc"}),
+    ("GET", "/v1/mechanisms"): Example(),
+    ("POST", "/v1/convert"): Example({**ONE, "delta": 1e-6}),
+    ("GET", "/v1/keys"): Example(),
+    ("POST", "/v1/keys"): Example({"role": "reader", "name": "a night job"}),
+    ("DELETE", "/v1/keys/{key}"): Example(),
+    ("GET", "/v1/me"): Example(),
+}
+
+every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
+with_a_body = pytest.mark.parametrize(
+    "operation",
+    [one for one in OPERATIONS if one.body is not None],
+    ids=lambda one: f"{one.method} {one.path}",
+)
+on_a_dataset = pytest.mark.parametrize(
+    "operation",
+    [one for one in OPERATIONS if "{dataset}" in one.path],
+    ids=lambda one: f"{one.method} {one.path}",
+)
+_number = count(1)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Live]:
+    with live() as running:
+        yield running
+
+
+def send(service: Live, operation: Operation, key: str | None = "admin", **more: Any) -> httpx.Response:
+    """The operation's example, on a fresh dataset or the one named; `content` replaces its body."""
+    example = EXAMPLES[operation.method, operation.path]
+    path, dataset = operation.path, more.pop("dataset", None)
+    if "{dataset}" in path and dataset is None:
+        dataset = service.open(f"d-{next(_number)}")["name"]
+    if "{key}" in path:
+        path = path.replace("{key}", service.make_key("reader")["id"])
+    path = path.replace("{dataset}", dataset or "").replace("{budget}", "life")
+    if "content" not in more and example.body is not None:
+        more["content"] = json.dumps(example.body).replace("{new}", f"new-{next(_number)}")
+    headers = {**example.headers, **more.pop("headers", {})}
+    return service.ask(operation.method, path, key, headers=headers, params=example.query, **more)
+
+
+def is_problem(reply: httpx.Response, code: str) -> dict[str, Any]:
+    """The reply's body, checked to be an RFC 9457 problem of that code."""
+    assert reply.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = reply.json()
+    kind = registry()[code]
+    assert (problem["type"], problem["status"]) == (f"/problems/{code}", reply.status_code), problem
+    assert (reply.status_code, problem["title"], problem["retryable"]) == (
+        kind.status,
+        kind.title,
+        kind.retryable,
+    )
+    assert problem["detail"]
+    assert ("retry-after" in reply.headers) == kind.retryable
+    return problem
+
+
+def test_every_operation_has_an_example() -> None:
+    assert list(EXAMPLES) == [(one.method, one.path) for one in OPERATIONS]
+
+
+@every
+def test_the_answer_is_of_the_declared_model(service: Live, operation: Operation) -> None:
+    reply = send(service, operation)
+    assert reply.status_code == operation.status, reply.text
+    if operation.reply is None:
+        assert reply.content == b""
+    else:
+        assert reply.headers["content-type"] == "application/json"
+        operation.reply.model_validate_json(reply.content)
+
+
+@every
+def test_no_key_is_401(service: Live, operation: Operation) -> None:
+    reply = send(service, operation, None)
+    is_problem(reply, "unauthenticated")
+    assert reply.headers["www-authenticate"] == "Bearer"
+
+
+WRONG_KEYS = ["po_unknown", "po_unknown po_unknown", "x" * 4000]
+
+
+@every
+@pytest.mark.parametrize("token", WRONG_KEYS, ids=["unknown", "two", "long"])
+def test_a_key_that_nobody_has_is_401(service: Live, operation: Operation, token: str) -> None:
+    is_problem(send(service, operation, token), "unauthenticated")
+
+
+@every
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer:"])
+def test_another_scheme_is_401(service: Live, operation: Operation, scheme: str) -> None:
+    headers = {"Authorization": f"{scheme} {service.admin}"}
+    is_problem(send(service, operation, None, headers=headers), "unauthenticated")
+
+
+@every
+def test_a_revoked_key_is_401_at_once(service: Live, operation: Operation) -> None:
+    made = service.make_key("admin")
+    assert service.ask("GET", "/v1/me", made["token"]).status_code == 200
+    assert service.ask("DELETE", f"/v1/keys/{made['id']}").status_code == 204
+    is_problem(send(service, operation, made["token"]), "unauthenticated")
+
+
+@every
+@pytest.mark.parametrize("role", list(Role))
+def test_a_role_may_what_it_covers_and_nothing_else(service: Live, operation: Operation, role: Role) -> None:
+    reply = send(service, operation, role.value)
+    if role.covers(operation.role):
+        assert reply.status_code == operation.status, reply.text
+    else:
+        assert is_problem(reply, "forbidden")["role"] == operation.role.value
+
+
+@every
+def test_the_cookie_opens_what_is_read_and_nothing_else(service: Live, operation: Operation) -> None:
+    """A page of another site can make a browser send a cookie: it must not be able to charge with it."""
+    reply = send(service, operation, None, headers={"Cookie": f"a=b; odometer_key={service.admin}"})
+    if operation.method == "GET":
+        assert reply.status_code == 200
+    else:
+        is_problem(reply, "unauthenticated")
+
+
+@every
+def test_a_wrong_bearer_is_not_saved_by_a_right_cookie(service: Live, operation: Operation) -> None:
+    headers = {"Cookie": f"odometer_key={service.admin}"}
+    is_problem(send(service, operation, "po_unknown", headers=headers), "unauthenticated")
+
+
+# Which refusal comes first: 400, 401, 403, 404, 413, 422, 409
+
+
+@with_a_body
+def test_malformed_comes_before_the_key(service: Live, operation: Operation) -> None:
+    is_problem(send(service, operation, None, content=b'{"a": 1'), "malformed-body")
+
+
+@with_a_body
+@pytest.mark.parametrize(
+    "body", [b'{"zzz": 1}', b"[]", b"null", b" " * (BODY_MAX + 1)], ids=["field", "list", "null", "large"]
+)
+def test_the_key_comes_before_what_is_in_the_body(service: Live, operation: Operation, body: bytes) -> None:
+    is_problem(send(service, operation, None, content=body), "unauthenticated")
+
+
+@on_a_dataset
+def test_the_role_comes_before_the_dataset(service: Live, operation: Operation) -> None:
+    expected = "unknown-dataset" if operation.role is Role.reader else "forbidden"
+    is_problem(send(service, operation, "reader", dataset="nowhere"), expected)
+
+
+@on_a_dataset
+@pytest.mark.parametrize("body", [None, b'{"zzz": 1}', b" " * (BODY_MAX + 1)], ids=["good", "field", "large"])
+def test_an_unknown_dataset_comes_before_its_body(
+    service: Live, operation: Operation, body: bytes | None
+) -> None:
+    more = {} if body is None or operation.body is None else {"content": body}
+    is_problem(send(service, operation, dataset="nowhere", **more), "unknown-dataset")
+    is_problem(send(service, operation, dataset="No%00-Slug", **more), "unknown-dataset")
+
+
+@with_a_body
+@pytest.mark.parametrize("size", [BODY_MAX + 1, 10_000_000])
+def test_a_large_body_comes_before_what_is_in_it(service: Live, operation: Operation, size: int) -> None:
+    is_problem(send(service, operation, content=b'{"zzz": "' + b"x" * size), "body-too-large")
+
+
+@with_a_body
+def test_a_body_at_the_bound_is_read(service: Live, operation: Operation) -> None:
+    example = json.dumps(EXAMPLES[operation.method, operation.path].body)
+    body = example.replace("{new}", f"new-{next(_number)}").encode()
+    reply = send(service, operation, content=body + b" " * (BODY_MAX - len(body)))
+    assert reply.status_code == operation.status, reply.text
+
+
+@with_a_body
+def test_an_unknown_field_is_422_and_named(service: Live, operation: Operation) -> None:
+    example = EXAMPLES[operation.method, operation.path].body
+    reply = send(service, operation, content=json.dumps({**example, "zzz": 1}).encode())
+    problem = is_problem(reply, "invalid-request")
+    assert any(error["field"].endswith("zzz") for error in problem["errors"]), problem
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [one for one in OPERATIONS if one.query is not None],
+    ids=lambda one: f"{one.method} {one.path}",
+)
+def test_an_unknown_query_is_422_and_named(service: Live, operation: Operation) -> None:
+    name = service.open(f"d-{next(_number)}")["name"]
+    reply = service.ask("GET", operation.path.replace("{dataset}", name), params={"zzz": "1"})
+    assert [error["field"] for error in is_problem(reply, "invalid-request")["errors"]] == ["zzz"]
+
+
+@on_a_dataset
+def test_a_closed_dataset_can_be_read_and_never_changes(service: Live, operation: Operation) -> None:
+    name = service.open(f"d-{next(_number)}")["name"]
+    assert service.ask("POST", f"/v1/datasets/{name}/closure", json={}).status_code == 200
+    reply = send(service, operation, dataset=name)
+    if operation.method == "GET" or operation.path.endswith("/checks"):
+        assert reply.status_code == 200, reply.text
+    else:
+        is_problem(reply, "dataset-closed")
+    assert service.ask("GET", f"/v1/datasets/{name}").json()["sequence"] == 2
+
+
+@every
+def test_another_method_is_a_problem_too(service: Live, operation: Operation) -> None:
+    path = operation.path.replace("{dataset}", "d").replace("{budget}", "b").replace("{key}", "k")
+    reply = service.ask("PATCH", path)
+    is_problem(reply, "method-not-allowed")
+    assert operation.method in reply.headers["allow"]
+
+
+# The description
+
+
+@pytest.fixture(scope="module")
+def described(service: Live) -> dict[str, Any]:
+    reply = service.ask("GET", "/openapi.json", None)
+    assert reply.status_code == 200
+    document: dict[str, Any] = reply.json()
+    return document
+
+
+def test_the_description_is_valid_openapi(described: dict[str, Any]) -> None:
+    validate(described)
+
+
+def test_identifiers_are_unique(described: dict[str, Any]) -> None:
+    names = [one["operationId"] for path in described["paths"].values() for one in path.values()]
+    assert len(set(names)) == len(names) == len(OPERATIONS)
+
+
+@every
+def test_every_error_of_the_operation_is_described(described: dict[str, Any], operation: Operation) -> None:
+    found = described["paths"][operation.path][operation.method.lower()]["responses"]
+    assert str(operation.status) in found
+    for kind in operation.errors:
+        assert kind.code in found[str(kind.status)]["description"]
+        assert list(found[str(kind.status)]["content"]) == ["application/problem+json"]
+
+
+@every
+def test_what_it_takes_is_described(described: dict[str, Any], operation: Operation) -> None:
+    one = described["paths"][operation.path][operation.method.lower()]
+    example = EXAMPLES[operation.method, operation.path]
+    named = {(item["in"], item["name"]) for item in one["parameters"]}
+    assert {("header", name) for name in example.headers} <= named
+    assert {("query", name) for name in example.query} <= named
+    assert {("path", part[1:-1]) for part in operation.path.split("/") if part.startswith("{")} <= named
+    assert ("requestBody" in one) == (operation.body is not None)
+
+
+def test_every_problem_type_can_be_looked_up(service: Live) -> None:
+    for code, kind in registry().items():
+        found = service.ask("GET", f"/problems/{code}", None).json()
+        assert (found["type"], found["status"], found["title"]) == (
+            f"/problems/{code}",
+            kind.status,
+            kind.title,
+        )
+    is_problem(service.ask("GET", "/problems/none", None), "not-found")
+
+
+def test_a_path_that_is_not_there_is_a_problem(service: Live) -> None:
+    is_problem(service.ask("GET", "/v2/datasets"), "not-found")
+    is_problem(service.ask("GET", "/v1/datasets/a%2Fb"), "not-found")
+
+
+def test_the_size_of_a_large_body_is_not_claimed(service: Live) -> None:
+    """Only its beginning was read: nobody knows how large it is."""
+    reply = service.ask("POST", "/v1/datasets", content=b"x" * 3_000_000)
+    assert is_problem(reply, BodyTooLarge.code)["detail"].count(str(BODY_MAX)) == 1
