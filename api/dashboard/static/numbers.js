@@ -23,6 +23,12 @@ export function up(value) {
   return value === null || value === undefined ? "no bound" : exact(rounded(value, 1));
 }
 
+/** As `up`, but always with all its digits, as on the wheels of an odometer: 2.050. */
+export function upOnWheels(value) {
+  const near = rounded(value, 1);
+  return near >= 1e-3 && near < 1e4 ? near.toPrecision(DIGITS) : exact(near);
+}
+
 /** `value` rounded down to four significant digits: for what is left. */
 export function down(value) {
   return value === null || value === undefined ? "no bound" : exact(rounded(value, -1));

@@ -2,7 +2,7 @@
 
 import { get, Problem } from "./api.js";
 import { byId, chip, fill, h, table } from "./dom.js";
-import { exact, up } from "./numbers.js";
+import { exact, up, upOnWheels } from "./numbers.js";
 import { reading, symbol } from "./words.js";
 
 /** Digits on wheels; the wheels are decoration, the label says the number. */
@@ -23,7 +23,7 @@ function wheels(text) {
 export function showHero(odometer) {
   const now = odometer.readings.find((each) => each.name === "if_stopped_now");
   if (!now) return fill(byId("reading"), h("p", { class: "muted" }, "The service sent no reading."));
-  const text = now.value === null ? "no bound" : up(now.value);
+  const text = now.value === null ? "no bound" : upOnWheels(now.value);
   fill(
     byId("reading"),
     h("p", { class: "sr" }, `${symbol(now.quantity)} is ${text}`),
