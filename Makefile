@@ -56,8 +56,8 @@ docs: generate ## the same: the reference pages are generated
 demo: .venv-hooks/installed ## two real jobs against a served ledger, until it refuses
 	$(HOOKS_BIN)/python demo/run.py
 
-bench: .venv/installed-dev ## every benchmark, one after the other; fails if one misses its goal
-	@failed=; for script in bench/[a-z]*.py; do \
+bench: .venv/installed-dev ## every script in bench/, one after the other; fails if one misses its goal
+	@failed=; for script in $$(grep -l "^if __name__" bench/*.py); do \
 	  echo "== $$script"; $(BIN)/python "$$script" || failed="$$failed $$script"; \
 	done; test -z "$$failed" || { echo "missed its goal or failed:$$failed" >&2; exit 1; }
 
