@@ -32,12 +32,13 @@ async def read_body(receive: Receive) -> bytes:
 
 
 def header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """The last header of that (lower-case) name, as latin-1 text."""
-    found = None
-    for key, value in headers:
-        if key == name:
-            found = value
-    return None if found is None else found.decode("latin-1")
+    """The header of that (lower-case) name, as latin-1 text.
+
+    One that came twice is one with a comma (RFC 9110 section 5.3), which no key or token has: of two
+    idempotency keys nobody knows which one a retry will carry.
+    """
+    found = [value for key, value in headers if key == name]
+    return b", ".join(found).decode("latin-1") if found else None
 
 
 def bearer(authorization: str | None) -> str | None:

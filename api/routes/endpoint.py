@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from accountant.documents import BODY_MAX, invalid, read_json
 from api.auth import Identity
-from api.incoming import bearer, cookie_token, read_body
+from api.incoming import bearer, cookie_token, header, read_body
 from api.operations import Call, Operation
 from api.waiting import in_thread
 
@@ -39,7 +39,7 @@ def _work(operation: Operation, request: Request, body: bytes) -> Response:
 
 
 def _identity(operation: Operation, request: Request) -> Identity:
-    token = bearer(request.headers.get("authorization"))
+    token = bearer(header(request.scope["headers"], b"authorization"))
     if token is None and request.method == "GET":
         token = cookie_token(request.scope["headers"])
     who: Identity = request.app.state.ring.require(token, operation.role)
