@@ -1,7 +1,7 @@
 """Reading JSON from outside: well formed first, valid second, with errors that name the field."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -62,14 +62,22 @@ def dumps(document: Any) -> bytes:
 
 def invalid(error: ValidationError) -> NoReturn:
     """Raise InvalidRequest that lists each wrong field: where it is and what would be right."""
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
     found = [
         {"field": _field(item["loc"]), "message": item["msg"].removeprefix("Value error, ")}
-        for item in error.errors(include_url=False, include_input=False, include_context=False)
+        for item in faults
+        if item["type"] != "too_short" or not _has_faulty_items(item["loc"], faults)
     ]
     shown = found[:_ERRORS_SHOWN]
     first = shown[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     raise InvalidRequest(f"{first['field']}: {first['message']}{more}", errors=shown) from error
+
+
+def _has_faulty_items(location: tuple[int | str, ...], faults: Sequence[Any]) -> bool:
+    """Whether a list is only called too short because its items were not valid, and so not counted."""
+    depth = len(location)
+    return any(len(item["loc"]) > depth and item["loc"][:depth] == location for item in faults)
 
 
 def _field(location: tuple[int | str, ...]) -> str:

@@ -489,7 +489,7 @@ def test_a_list_with_one_wrong_item_charges_nothing(service: Live) -> None:
 def test_many_faults_are_listed_with_a_bound(service: Live) -> None:
     problem = refused(post(service, CHARGES, json.dumps({"charges": [{}] * 256})), 422, "charges.0.mechanism")
     assert len(problem["errors"]) == 20
-    assert "and 512 more" in problem["detail"]
+    assert "and 511 more" in problem["detail"]
 
 
 def test_what_stands_at_the_edge_is_taken(service: Live) -> None:
