@@ -139,8 +139,8 @@ def check_adjacency(state: State, prepared: Any) -> None:
     dataset = state.dataset
     if prepared.adjacency is not None and prepared.adjacency != dataset.adjacency:
         raise NotValidUnderAdjacency(
-            f"the charge was computed for {prepared.adjacency.value}, dataset {dataset.name} has adjacency "
-            f"{dataset.adjacency.value}: restate the noise over the sensitivity under {dataset.adjacency.value} "
+            f"the charge was computed for {prepared.adjacency.value}, dataset {dataset.name} has "
+            f"{dataset.adjacency.value}: restate the noise over the sensitivity under that "
             "(a clip norm C moves a sum by C under add_remove and zero_out, by 2C under replace_one)",
             adjacency=dataset.adjacency.value,
         )
@@ -151,8 +151,8 @@ def check_adjacency(state: State, prepared: Any) -> None:
         if dataset.adjacency not in mechanism.adjacencies:
             valid = ", ".join(sorted(mechanism.adjacencies))
             raise NotValidUnderAdjacency(
-                f"{mechanism.kind} (charge {index + 1}) is analysed under {valid}, dataset {dataset.name} has "
-                f"adjacency {dataset.adjacency.value}: {mechanism.elsewhere}",
+                f"{mechanism.kind} (charge {index + 1}) is analysed under {valid}, dataset {dataset.name} "
+                f"has adjacency {dataset.adjacency.value}: {mechanism.elsewhere}",
                 adjacency=dataset.adjacency.value,
                 valid_under=sorted(mechanism.adjacencies),
             )

@@ -83,7 +83,7 @@ def spend(store: Store, state: State) -> dict[str, Any]:
             {"kind": name, **numbers} for name, _, numbers in _scopes(store, state, "mechanism/", delta)
         ],
         "delta": delta,
-        "holds": "Each alone, as a plan fixed in advance, for comparison: the parts do not add up to the whole.",
+        "holds": "Each alone, as a plan fixed in advance, for comparison: parts do not add up to the whole.",
     }
 
 

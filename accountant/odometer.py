@@ -26,7 +26,9 @@ HOLDS: Final = {
     "zcdp": "The sum of rho; rho-zCDP always (the sum is known before each release).",
     "gdp": "The root of the sum of mu squared; mu-GDP always. No bound where a charge has no mu.",
     "basic": "For comparison only: the pure epsilons added up.",
-    "advanced": "For comparison only: rho + 2 sqrt(rho log 1/delta), the closed form of advanced composition in zCDP.",
+    "advanced": (
+        "For comparison only: rho + 2 sqrt(rho log 1/delta), the closed form of advanced composition in zCDP."
+    ),
 }
 WHAT_IF: Final = "What if: delta was chosen after looking, so nothing is promised at this delta."
 

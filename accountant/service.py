@@ -125,8 +125,8 @@ class Accountant:
         document = self._budget_state(state, budget_name)
         if type(budget) is type(before.budget) and budget.limit() > before.budget.limit():
             document["warning"] = (
-                f"the limit was raised from {before.budget.limit():g} to {budget.limit():g}: what people were "
-                "promised before no longer holds, the higher limit does"
+                f"the limit was raised from {before.budget.limit():g} to {budget.limit():g}: what people "
+                "were promised before no longer holds, the higher limit does"
             )
         return document
 

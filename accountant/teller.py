@@ -48,6 +48,8 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """A command for a stream, and where its outcome goes."""
+
     stream: str
     command: Command
     sink: Sink
@@ -213,7 +215,7 @@ class Teller:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one stream's commands come to: their decisions, the append (None: nothing to write), the state after."""
+    """What one stream's commands come to; `write` is None when there is nothing to append."""
 
     stream: str
     decisions: list[tuple[Job, Outcome]]
@@ -303,8 +305,8 @@ class Book:
             rows = self._store.entries(stream, seen.sequence - 1, 1) if head.sequence >= seen.sequence else []
             if not rows or rows[0].hash != seen.hash:
                 raise LedgerRolledBack(
-                    f"entry {seen.sequence} of this ledger was there and is gone or differs: nothing is admitted "
-                    "until a person has looked (restore the store, then restart the service)",
+                    f"entry {seen.sequence} of this ledger was there and is gone or differs: nothing is "
+                    "admitted until a person has looked (restore the store, then restart the service)",
                     sequence=seen.sequence,
                 )
         if head != EMPTY_HEAD:  # a name that nobody opened is not worth remembering

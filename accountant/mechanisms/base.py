@@ -90,7 +90,8 @@ class Mechanism(Document):
         raise NotImplementedError
 
     def noisier(self, factor: float) -> Self | None:
-        """The same release with `factor` >= 1 times the noise, None when no parameter buys privacy."""
+        """The same release with `factor` times the noise, None when no parameter buys privacy."""
+        del factor
         return None
 
     def document(self) -> dict[str, Any]:

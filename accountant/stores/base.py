@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """An entry to append. `key` (caller's idempotency key with its principal) is unique per stream, or None."""
+    """An entry to append. `key`, unique per stream or None, is the caller's key with its principal."""
 
     hash: str
     body: bytes

@@ -1,0 +1,258 @@
+"""One stream's entries counted again, independently of what is stored beside them. For `verify`."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from accountant.budgets import Charge
+from accountant.errors import OdometerError
+from accountant.grid import GRIDS, Grid
+from accountant.ledger import (
+    CHECKPOINT_EVERY,
+    DATASET_SCOPE,
+    FORMAT,
+    State,
+    add_losses,
+    apply,
+    entry_hash,
+)
+from accountant.loss import Loss
+from accountant.mechanisms.base import LEDGER
+from accountant.stores import Head, Row
+
+TOLERANCE: Final = 10**9
+"""A recorded loss is below the recomputed one when it is so by more than a unit and a part in this many.
+
+Another processor or library may round a curve's last digits up elsewhere; both are upper bounds.
+"""
+_CURVES_KEPT: Final = 4096
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One place where a ledger contradicts itself."""
+
+    stream: str
+    what: str
+    sequence: int | None = None
+    scope: str | None = None
+    coordinate: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """For JSON; what does not apply is null."""
+        return {
+            "stream": self.stream,
+            "sequence": self.sequence,
+            "scope": self.scope,
+            "coordinate": self.coordinate,
+            "what": self.what,
+        }
+
+    def __str__(self) -> str:
+        place = [self.stream]
+        if self.sequence is not None:
+            place.append(f"entry {self.sequence}")
+        place += [part for part in (self.scope, self.coordinate) if part]
+        return f"{', '.join(place)}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first coordinate in which two losses differ."""
+
+    where: str
+    theirs: str
+    ours: str
+    also: str
+
+
+class Recount:
+    """The fold of a stream's entries, which goes on after a fault and reports it.
+
+    `lost` says why the sums no longer mean anything, "" while they do. Streams whose name starts with "~"
+    hold no losses: of them only the chain is looked at.
+    """
+
+    def __init__(self, stream: str, report: Callable[[Finding], None]) -> None:
+        self.sequence = 0
+        self.hash = ""
+        self.state: State | None = None
+        self.lost = ""
+        self._stream = stream
+        self._report = report
+        self._time = ""
+        self._unlinked = False
+        self._over: set[tuple[str, int]] = set()
+        self._keys: dict[str, int] = {}
+
+    def take(self, row: Row) -> None:
+        """The next entry, or a later one when those between are missing."""
+        if row.sequence <= self.sequence:
+            self._fault(f"stands twice, or out of order: after entry {self.sequence}", row.sequence)
+            return
+        if row.sequence > self.sequence + 1:
+            self.skip(row.sequence - 1)
+        if entry_hash(row.body) != row.hash:
+            self._fault("its bytes do not have the hash that is stored with them", row.sequence)
+        entry = self._read(row)
+        if entry is not None:
+            self._link(row, entry)
+            self._time = max(self._time, str(entry.get("time")))
+            if not self._stream.startswith("~"):
+                self._fold(row, entry)
+        self.sequence, self.hash, self._unlinked = row.sequence, row.hash, False
+
+    def skip(self, last: int) -> None:
+        """The entries up to `last` are not there."""
+        first = self.sequence + 1
+        which = f"entry {first} is" if first == last else f"entries {first} to {last} are"
+        self._fault(f"missing: {which} not in the store", first)
+        self._lose(f"{which} missing")
+        self.sequence, self.hash, self._unlinked = last, "", True
+
+    def take_keys(self) -> dict[str, int]:
+        """The idempotency keys since last asked, as the store knows them, with their entries."""
+        keys, self._keys = self._keys, {}
+        return keys
+
+    def _fault(self, what: str, at: int, scope: str | None = None, coordinate: str | None = None) -> None:
+        self._report(Finding(self._stream, what, at, scope, coordinate))
+
+    def _lose(self, why: str) -> None:
+        self.lost = self.lost or why
+
+    def _read(self, row: Row) -> dict[str, Any] | None:
+        try:
+            entry = json.loads(row.body)
+            if isinstance(entry, dict):
+                return entry
+            why = "it is no JSON object"
+        except (ValueError, RecursionError) as error:
+            why = str(error)
+        self._fault(f"cannot be read: {why}", row.sequence)
+        self._lose(f"entry {row.sequence} cannot be read")
+        return None
+
+    def _link(self, row: Row, entry: Mapping[str, Any]) -> None:
+        """That the entry follows the one before it."""
+        at = row.sequence
+        if entry.get("v") != FORMAT:
+            self._fault(f"has format {entry.get('v')!r}; this version reads {FORMAT}", at)
+        if entry.get("seq") != at:
+            self._fault(f"stands here, but says that it is entry {entry.get('seq')!r}", at)
+        if entry.get("prev") != self.hash and not self._unlinked:
+            named, real = str(entry.get("prev"))[:16], self.hash[:16]
+            self._fault(f"does not follow the entry before it: names {named}…, that one has {real}…", at)
+        if str(entry.get("time")) < self._time:
+            self._fault("its time lies before that of an earlier entry", at)
+
+    def _fold(self, row: Row, entry: dict[str, Any]) -> None:
+        try:
+            if entry["type"] == "charged" and self.state is not None:
+                self._charge(row, entry, self.state)
+            else:
+                self._other(row, entry)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OdometerError) as error:
+            self._fault(f"cannot be applied: {error}", row.sequence)
+            self._lose(f"entry {row.sequence} cannot be applied")
+
+    def _other(self, row: Row, entry: Mapping[str, Any]) -> None:
+        # The links were looked at above; here the entry is taken for what it says.
+        before = self.state
+        if before is not None:
+            before = replace(before, head=Head(entry["seq"] - 1, entry["prev"]), time="")
+        self.state = apply(before, entry_hash(row.body), row.body)
+        if before is None and self.state.dataset.name != self._stream:
+            self._fault(f"opens a dataset called {self.state.dataset.name!r}", row.sequence)
+
+    def _charge(self, row: Row, entry: Mapping[str, Any], state: State) -> None:
+        at, grid = row.sequence, state.dataset.grid
+        items = entry["command"]["charges"]
+        losses = [Loss.decode(grid, line) for line in entry["losses"]]
+        if len(items) != len(losses):
+            raise ValueError(f"{len(items)} charges but {len(losses)} losses")
+        if state.closed:
+            self._fault("charges a dataset that was closed", at)
+        for number, (item, loss) in enumerate(zip(items, losses, strict=True), 1):
+            self._check_loss(at, grid, number, item, loss)
+        totals = add_losses(state, entry["principal"], [item["mechanism"]["kind"] for item in items], losses)
+        self._check_sum(at, entry, state, totals[DATASET_SCOPE])
+        key = f"{entry['principal']}/{entry['key']}"
+        if key in self._keys:
+            self._fault(f"has the idempotency key of entry {self._keys[key]}", at)
+        self._keys[key] = at
+        moved = replace(state, totals=totals, time=self._time, head=Head(at, row.hash))
+        moved.__dict__["rules"] = state.rules  # a charge leaves them as they are: keep what is compiled
+        self.state = moved
+
+    def _check_loss(self, at: int, grid: Grid, number: int, item: Mapping[str, Any], loss: Loss) -> None:
+        which = f"charge {number} ({item['mechanism']['kind']})"
+        try:
+            true = _recomputed(grid.version, json.dumps(item, sort_keys=True))
+        except ValueError as error:
+            self._fault(f"{which} cannot be recomputed by this version: {error}", at)
+            return
+        if loss != true and (differs := parting(loss, true, _below)):
+            recorded, cost = differs.theirs, f"{differs.ours}{differs.also}"
+            what = f"{which} has a loss of {recorded} recorded, its parameters cost {cost}"
+            self._fault(what, at, coordinate=differs.where)
+
+    def _check_sum(self, at: int, entry: Mapping[str, Any], state: State, spent: Loss) -> None:
+        """The checkpoint, where there is one, and that every budget allowed it."""
+        if at % CHECKPOINT_EVERY == 0 and entry.get("totals") != spent.encode():
+            found = Loss.decode(spent.grid, str(entry.get("totals")))
+            if differs := parting(found, spent):
+                said, sums = differs.theirs, f"{differs.ours}{differs.also}"
+                what = f"its checkpoint says {said}, the entries up to it add up to {sums}"
+                self._fault(what, at, DATASET_SCOPE, differs.where)
+        for rule in state.rules:
+            version = state.budgets[rule.name].version
+            if (rule.name, version) not in self._over and not rule.allows(spent):
+                self._over.add((rule.name, version))  # those after it are over as well: say it once
+                self._fault(f"was admitted although budget {rule.name} did not allow it", at, DATASET_SCOPE)
+
+
+def parting(
+    theirs: Loss, ours: Loss, parted: Callable[[Loss, Loss, int], bool] | None = None
+) -> Parting | None:
+    """Where two losses differ (or are `parted`) first, None where nowhere."""
+    parted = parted or _differ
+    places = [index for index in range(ours.grid.size) if parted(theirs, ours, index)]
+    if not places:
+        return None
+    others = len(places) - 1
+    also = f" ({others} more coordinate{'s' if others > 1 else ''} differ)" if others else ""
+    first = places[0]
+    return Parting(_name(ours.grid, first), _said(theirs, first), _said(ours, first), also)
+
+
+def _differ(theirs: Loss, ours: Loss, index: int) -> bool:
+    return theirs.values[index] != ours.values[index] or theirs.unbounded[index] != ours.unbounded[index]
+
+
+def _below(recorded: Loss, true: Loss, index: int) -> bool:
+    if recorded.unbounded[index] < true.unbounded[index]:
+        return True
+    bounded = not recorded.unbounded[index]
+    value = true.values[index]
+    return bounded and value - recorded.values[index] > 1 + value // TOLERANCE
+
+
+def _name(grid: Grid, index: int) -> str:
+    named = {grid.pure: "pure", grid.rho: "rho", grid.mu_squared: "mu squared", grid.delta: "delta"}
+    return named.get(index) or f"order {float(grid.exact_orders[index]):g}"
+
+
+def _said(loss: Loss, index: int) -> str:
+    if count := loss.unbounded[index]:
+        return f"{count} without a bound"
+    return f"{loss.values[index]} units ({loss.amount(index):.6g})"
+
+
+@lru_cache(maxsize=_CURVES_KEPT)
+def _recomputed(grid_version: int, item: str) -> Loss:
+    """The loss of one charge as this version has it, from its document in the ledger. Raises ValueError."""
+    charge = Charge.model_validate(json.loads(item), context=LEDGER)
+    return charge.loss(GRIDS[grid_version])

@@ -1,0 +1,214 @@
+"""Recompute every chain and every total from the entries, and say where what is stored parts from them.
+
+Reads only, page by page: memory grows with the scopes of one stream, not with its entries. A stream may be
+appended to meanwhile. What nobody can find from the store alone is a whole ledger that was cut back or
+written anew; a receipt's sequence and hash, kept elsewhere, show that.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from accountant.errors import LedgerCorrupt, UnknownDataset
+from accountant.ledger import CONFIG_BLOB, State, scope_blob
+from accountant.loss import Loss
+from accountant.recount import Finding, Recount, parting
+from accountant.stores import EMPTY_HEAD, Head, Row, Store
+
+PAGE: Final = 128
+"""Entries, streams or blobs read at once: an entry may have some hundred kB."""
+FINDINGS_MAX: Final = 100
+"""So many findings of a stream are kept; the rest is counted."""
+_SCOPES_AT_ONCE: Final = 64
+_ROUNDS_MAX: Final = 20
+_TOTALS: Final = "totals/"
+
+Progress = Callable[[int], None]
+"""Told how many more entries were read."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found in one stream: nothing (`ok`), or each place where it contradicts itself."""
+
+    stream: str
+    head: Head
+    findings: tuple[Finding, ...]
+    more: int = 0
+    """Findings beyond those kept."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "stream": self.stream,
+            "ok": self.ok,
+            "entries": self.head.sequence,
+            "hash": self.head.hash,
+            "findings": [finding.document() for finding in self.findings],
+            "more": self.more,
+        }
+
+
+def verify(
+    store: Store, names: Iterable[str] | None = None, progress: Progress | None = None
+) -> Iterator[Verdict]:
+    """A verdict for each stream, or for those named.
+
+    Raises StoreUnavailable when the store cannot be read, UnknownDataset for a name without a stream.
+    """
+    for name in all_streams(store) if names is None else names:
+        yield _Walk(store, name, progress or (lambda _: None)).verdict()
+
+
+def all_streams(store: Store) -> Iterator[str]:
+    """The name of every stream, datasets and others."""
+    after = ""
+    while page := store.streams(after, PAGE):
+        yield from page
+        after = page[-1]
+
+
+@dataclass
+class _Walk:
+    """One stream, read from its first entry on."""
+
+    store: Store
+    stream: str
+    progress: Progress
+    findings: list[Finding] = field(default_factory=list)
+    more: int = 0
+
+    def __post_init__(self) -> None:
+        self.recount = Recount(self.stream, self.report)
+
+    def report(self, finding: Finding) -> None:
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(finding)
+        else:
+            self.more += 1
+
+    def verdict(self) -> Verdict:
+        head = EMPTY_HEAD
+        try:
+            head, _ = self.store.load(self.stream, [])
+            if head == EMPTY_HEAD:
+                raise UnknownDataset(f"there is no stream {self.stream[:80]!r} in this store")
+            self._to(head)
+            if not self.stream.startswith("~"):
+                self._compare()
+        except LedgerCorrupt as error:
+            self.report(Finding(self.stream, f"cannot be read: {error.detail}"))
+        reached = Head(self.recount.sequence, self.recount.hash) if self.recount.sequence else head
+        return Verdict(self.stream, reached, tuple(self.findings), self.more)
+
+    def _to(self, head: Head) -> None:
+        """Read on up to `head`."""
+        at = self.recount
+        if at.sequence == head.sequence:
+            return
+        if at.sequence > head.sequence:
+            raise LedgerCorrupt(f"it had {at.sequence} entries and has {head.sequence} now")
+        while at.sequence < head.sequence:
+            before = at.sequence
+            rows = self._rows(before, min(PAGE, head.sequence - before))
+            for row in rows:
+                at.take(row)
+            self._look_up(rows)
+            if at.sequence == before:
+                at.skip(head.sequence)
+            self.progress(at.sequence - before)
+        if at.hash and at.hash != head.hash:
+            self.report(
+                Finding(
+                    self.stream,
+                    f"the store's head has the hash {head.hash[:16]}…, its last entry {at.hash[:16]}…",
+                    head.sequence,
+                )
+            )
+
+    def _rows(self, after: int, limit: int) -> list[Row]:
+        try:
+            return self.store.entries(self.stream, after, limit)
+        except LedgerCorrupt:
+            # One at a time, to find which of them are gone; what is gone leaves a gap in the numbers.
+            return [row for sequence in range(after, after + limit) for row in self._one(sequence)]
+
+    def _one(self, after: int) -> list[Row]:
+        try:
+            return self.store.entries(self.stream, after, 1)
+        except LedgerCorrupt:
+            return []
+
+    def _look_up(self, rows: list[Row]) -> None:
+        """Each charge must be found by its idempotency key, or a retry of it would be charged again."""
+        wanted = self.recount.take_keys()
+        there = {row.sequence for row in rows}
+        found = self.store.find(self.stream, list(wanted)) if wanted else {}
+        for key, sequence in wanted.items():
+            row = found.get(key)
+            if sequence in there and (row is None or row.sequence != sequence):
+                where = "leads nowhere" if row is None else f"leads to entry {row.sequence}"
+                self.report(Finding(self.stream, f"its idempotency key {where}", sequence))
+
+    def _compare(self) -> None:
+        """The stored configuration and totals with those of the entries, each at one moment of the store."""
+        if self.recount.lost:
+            self.report(Finding(self.stream, f"totals were not compared: {self.recount.lost}"))
+            return
+        listed = {name.removeprefix(_TOTALS) for name in self._blob_names()}
+        done: set[str] = set()
+        for _ in range(_ROUNDS_MAX):
+            pending = sorted((listed | self._state().totals.keys()) - done)
+            if not pending:
+                return
+            for start in range(0, len(pending), _SCOPES_AT_ONCE):
+                self._compare_some(pending[start : start + _SCOPES_AT_ONCE])
+            done.update(pending)
+
+    def _compare_some(self, scopes: list[str]) -> None:
+        head, blobs = self.store.load(self.stream, [CONFIG_BLOB, *map(scope_blob, scopes)])
+        self._to(head)
+        state = self._state()
+        if blobs.get(CONFIG_BLOB) != state.config():
+            self.report(
+                Finding(self.stream, "its stored configuration is not what its entries say", scope="config")
+            )
+        for scope in scopes:
+            self._compare_scope(scope, state.totals.get(scope), blobs.get(scope_blob(scope)))
+
+    def _compare_scope(self, scope: str, ours: Loss | None, blob: bytes | None) -> None:
+        def part(what: str, coordinate: str | None = None) -> None:
+            self.report(Finding(self.stream, what, self.recount.sequence, scope, coordinate))
+
+        grid = self._state().dataset.grid
+        if blob is None:
+            part("its totals are missing from the store")
+            return
+        try:
+            theirs = Loss.decode(grid, blob.decode("ascii"))
+        except ValueError as error:
+            part(f"its stored totals cannot be read: {error}")
+            return
+        if ours is None:
+            part("the store holds totals of it, but no entry moved them")
+        elif differs := parting(theirs, ours):
+            part(
+                f"the store holds {differs.theirs}, the entries add up to {differs.ours}{differs.also}",
+                differs.where,
+            )
+
+    def _state(self) -> State:
+        state = self.recount.state
+        if state is None:
+            raise LedgerCorrupt("it has no first entry that could be read")
+        return state
+
+    def _blob_names(self) -> Iterator[str]:
+        after = ""
+        while page := self.store.blobs(self.stream, _TOTALS, after, PAGE):
+            yield from (name for name, _ in page)
+            after = page[-1][0]
