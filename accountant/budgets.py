@@ -178,7 +178,7 @@ class ApproximateBudget(Budget):
     delta: Delta
     """δ of the promise, 0 < δ < 1."""
     delta_add: Annotated[Number, Field(ge=0, lt=1)] | None = None
-    """The part of δ kept for approximate charges, fixed in advance: a tenth unless said, 0 if none will come."""
+    """The part of δ kept for approximate charges, fixed in advance: a tenth unless said, 0 allowed."""
     workload: Workload | None = None
     """What the budget is for: the mixture is then focused on it, which admits more of exactly that."""
 

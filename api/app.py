@@ -18,7 +18,7 @@ from accountant.errors import OdometerError, StoreUnavailable, registry
 from accountant.service import Accountant
 from accountant.stores import open_store
 from api import dashboard, problems
-from api.auth import KeyRing
+from api.auth import Identity, KeyRing
 from api.openapi import describe
 from api.operations import CHARGE, OPERATIONS
 from api.routes.charges import ChargeEndpoint
@@ -58,7 +58,12 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_api_route(
         "/problems/{code}", _problem, methods=["GET"], include_in_schema=False, response_model=None
     )
-    app.include_router(dashboard.router(lambda token: app.state.ring.identify(token)))
+
+    def identify(token: str) -> Identity | None:
+        ring: KeyRing = app.state.ring  # there once the service has started
+        return ring.identify(token)
+
+    app.include_router(dashboard.router(identify))
     description = describe(TITLE, _version(), DESCRIPTION)
     app.openapi = lambda: description  # type: ignore[method-assign]
     return app
