@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from odometer_client import BudgetExceeded, Client, OutcomeUnknown
-from odometer_client.errors import InvalidRequest, Unreachable
+from odometer_client.errors import InvalidRequest, UnexpectedAnswer, Unreachable
 from odometer_client.mechanisms import Gaussian, PoissonSubsampled, Pure
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -93,6 +93,16 @@ def test_floats_arrive_as_they_are() -> None:
     epsilon = 0.500000004656613
     client_of(handler).charge("d", Pure(epsilon=epsilon))
     assert json.loads(seen[0].content)["mechanism"]["epsilon"] == epsilon
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{}, [], "ok", RECEIPT | {"dataset": "e"}, RECEIPT | {"sequence": "7"}, RECEIPT | {"hash": None}],
+)
+def test_an_answer_that_is_no_receipt_is_not_taken_for_one(document: Any) -> None:
+    handler, _ = recording(httpx.Response(200, json=document))
+    with pytest.raises(UnexpectedAnswer, match="Release nothing"):
+        client_of(handler).charge("d", Pure(epsilon=0.1))
 
 
 @pytest.mark.parametrize("epsilon", [float("nan"), float("inf"), 1j])

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import httpx
 
+from odometer_client.base import UnexpectedAnswer
 from odometer_client.calls import Call, Done, Repeat, Request, TransportFailure
 from odometer_client.documents import Check, Dataset, Document, Odometer, Receipt
 from odometer_client.keys import new_key
@@ -85,7 +86,7 @@ class Client:
             headers={"Idempotency-Key": key},
             key=key,
         )
-        return Receipt(done.document, retried=done.retried)
+        return _receipt(done, dataset, key)
 
     def check(
         self, dataset: str, mechanism: Charges, count: int | None = None, *, adjacency: str | None = None
@@ -297,6 +298,19 @@ def _charges(mechanism: Charges, count: int | None, adjacency: str | None) -> di
     else:
         body = {"charges": [{"mechanism": _document(one), "count": times} for one, times in mechanism]}
     return body if adjacency is None else body | {"adjacency": adjacency}
+
+
+def _receipt(done: Done, dataset: str, key: str) -> Receipt:
+    """The receipt, once it is certain that it is one: a release will rest on it."""
+    document = done.document
+    if isinstance(document, Mapping) and document.get("dataset") == dataset:
+        whole = isinstance(document.get("sequence"), int) and isinstance(document.get("replayed"), bool)
+        if whole and document.get("hash"):
+            return Receipt(document, retried=done.retried)
+    raise UnexpectedAnswer(
+        f"The answer to the charge with key {key!r} is no receipt for dataset {dataset!r}. Release nothing. "
+        "Does the URL point at the service itself, and is a proxy between?"
+    )
 
 
 def _document(mechanism: AnyMechanism) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Whoever may open the ledger's file may do everything: there are no API keys. All charges are of one principal.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,7 @@ class EmbeddedTransport:
                 f"A ledger at {url!r} needs the package privacy-odometer in this environment (pip install "
                 "privacy-odometer), and no other package named `accountant`. To ask a service, give http://..."
             ) from error
+        self._process = os.getpid()
         self._refusals = OdometerError
         try:
             self._accountant = Accountant.open(url)
@@ -46,6 +48,8 @@ class EmbeddedTransport:
 
     def send(self, request: Request) -> Answer:
         """The answer that the HTTP service would give."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this ledger was opened before a fork: open one in each process")
         try:
             return _OPERATIONS[request.operation](self._accountant, request)
         except self._refusals as error:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import socket
 from typing import Any, Protocol
 
@@ -36,16 +37,23 @@ class HttpTransport:
         headers = {"Accept": "application/json, application/problem+json"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
+        self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout_s}
+        self._given = transport
+        self._connect()
+
+    def _connect(self) -> None:
         nodelay = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+        self._process = os.getpid()
         self._http = httpx.Client(
-            base_url=url,
-            headers=headers,
-            timeout=timeout_s,
+            **self._options,
             follow_redirects=False,  # a redirect would carry the key and the charge elsewhere
-            transport=transport or httpx.HTTPTransport(socket_options=nodelay),
+            transport=self._given or httpx.HTTPTransport(socket_options=nodelay),
         )
 
     def send(self, request: Request) -> Answer:
+        """The answer, whatever its status. Raises TransportFailure."""
+        if os.getpid() != self._process:
+            self._connect()  # after a fork: the parent's connections carry the parent's answers
         try:
             response = self._http.request(
                 request.method,
@@ -60,6 +68,7 @@ class HttpTransport:
         return Answer(response.status_code, _json(response), _retry_after_s(response))
 
     def close(self) -> None:
+        """Let go of the connections."""
         self._http.close()
 
 
