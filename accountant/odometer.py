@@ -23,8 +23,14 @@ HOLDS: Final = {
     "fixed_plan": (
         "Only if every charge and the moment of stopping were fixed in advance. What other accountants print."
     ),
-    "zcdp": "The sum of rho; rho-zCDP always (the sum is known before each release).",
-    "gdp": "The root of the sum of mu squared; mu-GDP always. No bound where a charge has no mu.",
+    "zcdp": (
+        "A total, not a promise: the sum of rho over all charges. What is rho-zCDP for charges chosen along the "
+        "way is a limit fixed in advance, as a zcdp budget's. No bound where a charge has no rho."
+    ),
+    "gdp": (
+        "A total, not a promise: the root of the sum of mu squared over all charges. What is mu-GDP for charges "
+        "chosen along the way is a limit fixed in advance, as a gdp budget's. No bound where a charge has no mu."
+    ),
     "basic": "For comparison only: the pure epsilons added up.",
     "advanced": (
         "For comparison only: rho + 2 sqrt(rho log 1/delta), the closed form of advanced composition in zCDP."
