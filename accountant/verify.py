@@ -6,7 +6,7 @@ written anew; a receipt's sequence and hash, kept elsewhere, show that.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from accountant.errors import LedgerCorrupt, UnknownDataset
@@ -132,14 +132,14 @@ class _Walk:
 
     def _rows(self, after: int, limit: int) -> list[Row]:
         try:
-            return self.store.entries(self.stream, after, limit)
+            return [_plain(row) for row in self.store.entries(self.stream, after, limit)]
         except LedgerCorrupt:
             # One at a time, to find which of them are gone; what is gone leaves a gap in the numbers.
             return [row for sequence in range(after, after + limit) for row in self._one(sequence)]
 
     def _one(self, after: int) -> list[Row]:
         try:
-            return self.store.entries(self.stream, after, 1)
+            return [_plain(row) for row in self.store.entries(self.stream, after, 1)]
         except LedgerCorrupt:
             return []
 
@@ -173,7 +173,7 @@ class _Walk:
         head, blobs = self.store.load(self.stream, [CONFIG_BLOB, *map(scope_blob, scopes)])
         self._to(head)
         state = self._state()
-        if blobs.get(CONFIG_BLOB) != state.config():
+        if _bytes(blobs.get(CONFIG_BLOB, b"")) != state.config():
             self.report(
                 Finding(self.stream, "its stored configuration is not what its entries say", scope="config")
             )
@@ -189,7 +189,7 @@ class _Walk:
             part("its totals are missing from the store")
             return
         try:
-            theirs = Loss.decode(grid, blob.decode("ascii"))
+            theirs = Loss.decode(grid, _bytes(blob).decode("ascii"))
         except ValueError as error:
             part(f"its stored totals cannot be read: {error}")
             return
@@ -212,3 +212,12 @@ class _Walk:
         while page := self.store.blobs(self.stream, _TOTALS, after, PAGE):
             yield from (name for name, _ in page)
             after = page[-1][0]
+
+
+def _plain(row: Row) -> Row:
+    return replace(row, body=_bytes(row.body))
+
+
+def _bytes(value: Any) -> bytes:
+    """What a store gave as bytes; somebody's database tool may have written text in their place."""
+    return value if isinstance(value, bytes) else str(value).encode()
