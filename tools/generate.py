@@ -1,4 +1,4 @@
-"""Write the client's generated modules from the service's registries, or check that they are fresh.
+"""Write what is generated from the service's registries (client modules, reference pages), or check it.
 
 python tools/generate.py           writes
 python tools/generate.py --check   writes nothing, exits 1 when a file is stale
@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "clients" / "python" / "src" / "odometer_client"
+DOCS = ROOT / "docs"
 
 
 def files() -> dict[Path, str]:
@@ -17,13 +18,22 @@ def files() -> dict[Path, str]:
     sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
     from client_errors import errors_module
     from client_mechanisms import mechanisms_module
+    from docs_mechanisms import mechanisms_page
+    from docs_reference import errors_page, http_page, settings_page
 
-    return {PACKAGE / "errors.py": errors_module(), PACKAGE / "mechanisms.py": mechanisms_module()}
+    return {
+        PACKAGE / "errors.py": errors_module(),
+        PACKAGE / "mechanisms.py": mechanisms_module(),
+        DOCS / "errors.md": errors_page(),
+        DOCS / "http.md": http_page(DOCS / "http.md"),
+        DOCS / "mechanisms.md": mechanisms_page(),
+        DOCS / "settings.md": settings_page(),
+    }
 
 
 def main() -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Write the client's generated modules.")
+    parser = argparse.ArgumentParser(description="Write what is generated from the registries.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
     check = parser.parse_args().check
     stale = 0
