@@ -24,12 +24,12 @@ HOLDS: Final = {
         "Only if every charge and the moment of stopping were fixed in advance. What other accountants print."
     ),
     "zcdp": (
-        "A total, not a promise: the sum of rho over all charges. What is rho-zCDP for charges chosen along the "
-        "way is a limit fixed in advance, as a zcdp budget's. No bound where a charge has no rho."
+        "A total, not a promise: the sum of rho. For charges chosen along the way the promise is a limit "
+        "fixed in advance, such as a zcdp budget's. No bound where a charge has no rho."
     ),
     "gdp": (
-        "A total, not a promise: the root of the sum of mu squared over all charges. What is mu-GDP for charges "
-        "chosen along the way is a limit fixed in advance, as a gdp budget's. No bound where a charge has no mu."
+        "A total, not a promise: the root of the sum of mu squared. For charges chosen along the way the "
+        "promise is a limit fixed in advance, such as a gdp budget's. No bound where a charge has no mu."
     ),
     "basic": "For comparison only: the pure epsilons added up.",
     "advanced": (
