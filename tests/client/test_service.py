@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from odometer_client import BudgetExceeded, Client
-from odometer_client.errors import Forbidden, Unauthenticated, UnknownDataset, Unreachable
+from odometer_client.errors import Forbidden, NotFound, Unauthenticated, Unreachable
 from odometer_client.mechanisms import Pure
 from odometer_client.testing import Service, serve, temporary_sqlite
 
@@ -71,8 +71,8 @@ def test_roles_and_keys(admin: Client, service: Service) -> None:
 
 
 @pytest.mark.parametrize("name", ["never-created", "a/b", "..", "", "\x00"])
-def test_an_unknown_dataset_is_unknown_whatever_its_name(admin: Client, name: str) -> None:
-    with pytest.raises(UnknownDataset):
+def test_an_unknown_dataset_is_not_found_whatever_its_name(admin: Client, name: str) -> None:
+    with pytest.raises(NotFound):
         admin.charge(name, Pure(epsilon=0.1))
 
 
