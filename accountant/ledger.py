@@ -234,7 +234,8 @@ def _apply(state: "State | None", head: Head, entry: Mapping[str, Any]) -> State
     if state is None:
         dataset = Dataset.model_validate_json(json.dumps(entry["dataset"]))
         budgets = {name: BudgetEntry.parse(item) for name, item in entry["budgets"].items()}
-        return State(head, time, dataset, budgets)
+        # Totals from the start: that they are missing can then never mean that nothing was spent.
+        return State(head, time, dataset, budgets, totals={DATASET_SCOPE: Loss.zero(dataset.grid)})
     state = replace(state, head=head, time=time)
     if kind == "charged":
         return _apply_charge(state, entry)

@@ -35,8 +35,8 @@ from accountant.errors import (
 )
 from accountant.ledger import DATASET_SCOPE, State
 from accountant.mechanisms import Mechanism
-from accountant.stores import Store, open_store
-from accountant.teller import Outcome, Teller, load_state, utc_now
+from accountant.stores import EMPTY_HEAD, Store, open_store
+from accountant.teller import Outcome, Teller, check_history, load_state, utc_now
 
 Body = bytes
 PAGE_MAX: Final = 1000
@@ -251,8 +251,12 @@ class Accountant:
     # -- inside
 
     def state(self, name: str) -> State:
-        """The dataset as the store has it now. Raises UnknownDataset."""
-        state = load_state(self.store, name, [DATASET_SCOPE]) if is_slug(name) else None
+        """The dataset as the store has it now. Raises UnknownDataset; LedgerRolledBack when it went back."""
+        if not is_slug(name):
+            raise unknown_dataset(name)
+        seen = self.teller.seen(name)  # before the store is read: the teller moves on meanwhile
+        state = load_state(self.store, name, [DATASET_SCOPE])
+        check_history(self.store, name, seen, state.head if state else EMPTY_HEAD)
         if state is None:
             raise unknown_dataset(name)
         return state

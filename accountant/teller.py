@@ -99,6 +99,10 @@ class Teller:
     def alive(self) -> bool:
         return not self._dead and self._thread.is_alive()
 
+    def seen(self, stream: str) -> Head | None:
+        """The last head of a stream that this process decided on. What is read later must contain it."""
+        return self._book.seen(stream)
+
     @property
     def stuck_s(self) -> float:
         """How long the batch in flight has taken so far, in seconds; 0 when idle."""
@@ -279,6 +283,10 @@ class Book:
         if len(plan.state.totals) > SCOPES_CACHED:
             self.forget(plan.stream)
 
+    def seen(self, stream: str) -> Head | None:
+        """The last head that was seen, if any. For any thread."""
+        return self._seen.get(stream)
+
     def forget(self, stream: str) -> None:
         """Drop what is cached, never what was seen."""
         self._states.pop(stream, None)
@@ -299,18 +307,22 @@ class Book:
         return state
 
     def _check_history(self, stream: str, head: Head) -> None:
-        """Raise LedgerRolledBack unless the last head that this process saw is still there."""
-        seen = self._seen.get(stream)
-        if seen is not None and head != seen:
-            rows = self._store.entries(stream, seen.sequence - 1, 1) if head.sequence >= seen.sequence else []
-            if not rows or rows[0].hash != seen.hash:
-                raise LedgerRolledBack(
-                    f"entry {seen.sequence} of this ledger was there and is gone or differs: nothing is "
-                    "admitted until a person has looked (restore the store, then restart the service)",
-                    sequence=seen.sequence,
-                )
+        check_history(self._store, stream, self._seen.get(stream), head)
         if head != EMPTY_HEAD:  # a name that nobody opened is not worth remembering
             self._seen[stream] = head
+
+
+def check_history(store: Store, stream: str, seen: Head | None, head: Head) -> None:
+    """Raise LedgerRolledBack unless `seen`, an earlier head of the stream, still is part of it."""
+    if seen is None or head == seen:
+        return
+    rows = store.entries(stream, seen.sequence - 1, 1) if head.sequence >= seen.sequence else []
+    if not rows or rows[0].hash != seen.hash:
+        raise LedgerRolledBack(
+            f"entry {seen.sequence} of this ledger was there and is gone or differs: nothing is admitted "
+            "until a person has looked (restore the store, then restart the service)",
+            sequence=seen.sequence,
+        )
 
 
 def load_state(store: Store, stream: str, scopes: Sequence[str]) -> State | None:
@@ -339,6 +351,11 @@ def _totals(state: State, scopes: Sequence[str], blobs: dict[str, bytes]) -> dic
     totals = {}
     for scope in scopes:
         blob = blobs.get(scope_blob(scope))
+        if blob is None and scope == DATASET_SCOPE:  # there from the first entry on
+            raise LedgerCorrupt(
+                f"the totals of {state.dataset.name} are missing: they are not zero, they are unknown; "
+                "run odometer verify"
+            )
         try:
             totals[scope] = Loss.zero(grid) if blob is None else Loss.decode(grid, blob.decode("ascii"))
         except ValueError as error:

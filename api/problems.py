@@ -46,12 +46,15 @@ def _methods(app: FastAPI, request: Request) -> list[str]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` with a problem."""
+    """Answer every error of `app` with a problem.
 
-    def ours(_: Request, error: Exception) -> Response:
+    The handlers are coroutines: others would need a worker thread, and an error may be that there is none.
+    """
+
+    async def ours(_: Request, error: Exception) -> Response:
         return problem_response(error if isinstance(error, OdometerError) else internal_error())
 
-    def http(request: Request, error: Exception) -> Response:
+    async def http(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if status == 404:
             return problem_response(NotFound(f"there is nothing at {request.url.path[:200]}"))
@@ -63,12 +66,12 @@ def install(app: FastAPI) -> None:
             return response
         return problem_response(internal_error())
 
-    def invalid(_: Request, error: Exception) -> Response:
+    async def invalid(_: Request, error: Exception) -> Response:
         found = error.errors() if isinstance(error, RequestValidationError) else []
         errors = [{"field": ".".join(map(str, item["loc"][1:])), "message": item["msg"]} for item in found]
         return problem_response(InvalidRequest("a parameter is not valid", errors=errors))
 
-    def fault(_: Request, error: Exception) -> Response:
+    async def fault(_: Request, error: Exception) -> Response:
         log.error("unexpected fault", exc_info=error)
         return problem_response(internal_error())
 
