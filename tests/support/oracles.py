@@ -3,6 +3,7 @@
 Parameters are taken as the decimals they mean. Losses in nats.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -194,12 +195,11 @@ class TrueMixture:
     """What the filter and the odometer compare with delta (SOUNDNESS sections 2 and 3), at 50 digits."""
 
     def __init__(self, weights: Sequence[Any], orders: Sequence[Fraction], losses: Sequence[Any]) -> None:
-        rows = [
-            (number(weight), number(order) - 1, number(loss))
+        self._rows = [
+            (mp.log(number(weight)), number(order) - 1, mp.mpf(float(loss)))  # the float's own binary value
             for weight, order, loss in zip(weights, orders, losses, strict=True)
-            if weight and mp.isfinite(mp.mpf(loss) if not isinstance(loss, Fraction) else 1)
+            if weight and math.isfinite(loss)
         ]
-        self._rows = [(mp.log(weight), step, loss) for weight, step, loss in rows]
 
     def log_delta_filter(self, epsilon: Any) -> Real:
         """Log max over x > 0 of (1 - e^-x) / sum w e^{(a-1)(eps + x - S)}."""
