@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from opacus import PrivacyEngine
 from opacus.accountants import RDPAccountant
 from opacus.schedulers import ExponentialNoise
 from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler
@@ -275,6 +276,26 @@ def test_two_processes_with_the_same_keys_stop(
         twin.run(1)
     assert same(before, twin.weights())
     assert charged_steps(dataset) == 4
+
+
+def test_a_guard_stands_on_opacus_own_engine_too(
+    new_dataset: NewDataset, client: Client, digits: TensorDataset, charged_steps: ChargedSteps
+) -> None:
+    dataset = new_dataset(**SIX_STEPS)
+    model = torch.nn.Linear(64, 10)
+    model, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
+        data_loader=DataLoader(digits, batch_size=64),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    guard = OpacusGuard(optimizer, loader, client, dataset, block=100)
+    for images, labels in guard.batches(loader):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    assert guard.steps == charged_steps(dataset) == 6
 
 
 def test_an_optimizer_has_one_guard(new_dataset: NewDataset, new_job: NewJob, client: Client) -> None:

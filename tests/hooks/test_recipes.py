@@ -41,9 +41,8 @@ def test_a_recipe_runs(
     monkeypatch.setenv("ODOMETER_URL", service.url)
     monkeypatch.setenv("ODOMETER_KEY", client.create_key("charger")["token"])
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", (RECIPES / f"{recipe}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
+    text = (RECIPES / f"{recipe}.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert blocks
     namespace: dict[str, Any] = {}
     for block in blocks:

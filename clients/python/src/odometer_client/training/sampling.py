@@ -1,5 +1,6 @@
 """How a PyTorch loader draws its batches, read from the loader and never assumed."""
 
+import secrets
 from typing import Any, Final
 
 import torch
@@ -53,10 +54,14 @@ def check_distributed(data_loader: Any, group: Any = None) -> None:
     seeds = gathered(_seed(sampler.generator), group)
     if len(set(seeds)) < len(seeds):
         raise UnsupportedPlan(
-            f"The ranks draw their batches from the same random seed ({seeds}), so which records enter is "
-            "not independent. Call torch.manual_seed(seed + rank) after the model is built, before this."
+            "The ranks draw their batches from the same random seed, so which records enter is not "
+            "independent. Call torch.manual_seed(seed + rank) after the model is built, before this."
         )
 
 
 def _seed(generator: Any) -> int:
-    return int(torch.initial_seed() if generator is None else generator.initial_seed())
+    """What a sampler's randomness starts from; a random number where the system's own randomness is used."""
+    try:
+        return int(torch.initial_seed() if generator is None else generator.initial_seed())
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return secrets.randbits(63)
