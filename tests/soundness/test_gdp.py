@@ -59,8 +59,8 @@ def outcomes(document: dict[str, Any]) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("document", STEPS, ids=str)
 def test_the_outcomes_are_a_law(document: dict[str, Any]) -> None:
     """They add up to 1, under both neighbours."""
-    assert sum(p for p, _ in outcomes(document)) == pytest.approx(1, abs=1e-9)
-    assert sum(p * math.exp(-loss) for p, loss in outcomes(document)) == pytest.approx(1, abs=1e-9)
+    assert sum(p for p, _ in outcomes(document)) == pytest.approx(1, abs=1e-7)
+    assert sum(p * math.exp(-loss) for p, loss in outcomes(document)) == pytest.approx(1, abs=1e-7)
 
 
 @settings(max_examples=60, deadline=None)
@@ -70,7 +70,7 @@ def test_one_step_never_beats_the_gaussian(document: dict[str, Any], epsilon: fl
     squared = float(ANY_MECHANISM.validate_python(document).curve(GRID_V1).amounts[GRID_V1.mu_squared] or 0)
     now = ahead(epsilon, squared + more)
     later = sum(p * ahead(epsilon - loss, more) for p, loss in outcomes(document))
-    tolerance = 3e-6 if more < 0.05 else 1e-9  # with nothing left, what is integrated has a kink
+    tolerance = 3e-6 if more < 0.05 else 1e-7  # with nothing left, what is integrated has a kink
     assert later <= now + tolerance
 
 
