@@ -1,0 +1,44 @@
+"""The command `odometer`: serve, ask, read and verify.
+
+Client commands go through `odometer_client`: to a service, or to a ledger of this machine.
+"""
+
+import io
+import sys
+
+import typer
+
+from api.cli import budgets, charges, datasets, keys, ledger, mechanisms, serve, status, verify
+
+EPILOG = (
+    "Exit status: 0 done; 1 refused or not valid; 2 wrong usage; 3 unsure or not reachable. "
+    "Release nothing unless it is 0."
+)
+
+# Tracebacks without local variables: those may hold an API key.
+app = typer.Typer(
+    help="Keeps how much privacy each dataset has lost, and refuses what would lose too much.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve.serve)
+app.add_typer(datasets.app, name="dataset")
+app.add_typer(budgets.app, name="budget")
+app.command("charge")(charges.charge)
+app.command("check")(charges.check)
+app.command("status")(status.status)
+app.command("ledger")(ledger.ledger)
+app.command("verify")(verify.verify)
+app.command("convert")(charges.convert)
+app.command("mechanisms")(mechanisms.mechanisms)
+app.add_typer(keys.app, name="key")
+
+
+def main() -> None:
+    """Run the command line; exits the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # where ε cannot be shown, the rest still is
+    app(prog_name="odometer")

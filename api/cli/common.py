@@ -1,0 +1,154 @@
+"""What the commands share: options, the connection, how things are said, exit statuses."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from api.cli import faults
+
+if TYPE_CHECKING:
+    from accountant.stores import Store
+    from odometer_client import Client
+
+DEFAULT_URL: Final = "http://127.0.0.1:8790"
+DIGITS: Final = 6
+"""Significant digits shown."""
+_SQLITE: Final = "sqlite:///"
+
+# Names come from users: never read as markup.
+out = Console(markup=False, highlight=False, emoji=False)
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    text = "text"
+    json = "json"
+
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="ODOMETER_URL",
+        metavar="URL",
+        help="The service, or sqlite:///path/to/ledger.sqlite for a ledger without a service.",
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        envvar="ODOMETER_KEY",
+        metavar="KEY",
+        help="API key. Better in the environment: other users can see the options of a running command.",
+        show_default=False,
+    ),
+]
+Output = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+
+
+@contextmanager
+def connected(url: str, key: str | None, *, create: bool = False) -> Iterator["Client"]:
+    """A client; whatever it raises ends the command, in plain words and with its exit status.
+
+    `create`: make the ledger file that `url` names when there is none.
+    """
+    from odometer_client import Client, OdometerError
+
+    if not create:
+        require_file(url)
+    try:
+        with Client(url, key) as client:
+            yield client
+    except OdometerError as error:
+        end(faults.explain(error), faults.status(error))
+    except (ValueError, ImportError) as error:  # a URL that is none, numbers that JSON cannot hold
+        end(str(error), faults.USAGE)
+
+
+@contextmanager
+def stored(url: str) -> Iterator["Store"]:
+    """The store at `url`, which must be there; faults end the command in plain words."""
+    from accountant.errors import LedgerCorrupt, OdometerError
+    from accountant.stores import open_store
+
+    if url.startswith("memory:"):
+        end("memory:// is lost with the process that opened it: name a sqlite:///… store", faults.USAGE)
+    require_file(url)
+    try:
+        store = open_store(url)
+        try:
+            yield store
+        finally:
+            store.close()
+    except LedgerCorrupt as error:
+        end(f"{error.detail}\nThe ledger is damaged: restore a backup; release nothing.", faults.REFUSED)
+    except OdometerError as error:
+        end(error.detail, faults.REFUSED if error.status < 500 else faults.UNSURE)
+    except ValueError as error:
+        end(str(error), faults.USAGE)
+
+
+def require_file(url: str) -> None:
+    """End the command when `url` names a ledger file that is not there: opening it would make one."""
+    if url.startswith(_SQLITE):
+        path = Path(url.removeprefix(_SQLITE))
+        if not path.exists():
+            end(f"there is no ledger at {path.absolute()}", faults.USAGE)
+
+
+def is_store(url: str) -> bool:
+    """Whether `url` names a ledger rather than a service."""
+    return not url.lower().startswith(("http://", "https://"))
+
+
+def end(text: str, status: int) -> NoReturn:
+    """Say why on stderr and end with `status`."""
+    print(f"odometer: {text}", file=sys.stderr)
+    raise typer.Exit(status)
+
+
+def indented(text: str, by: int = 2, style: str = "") -> None:
+    """Print a line; if it has to be broken, every part of it stands `by` columns in."""
+    out.print(Padding(Text(text, style), (0, 0, 0, by), expand=False))
+
+
+def print_json(document: Any) -> None:
+    """A document for programs."""
+    print(json.dumps(document, ensure_ascii=False, indent=2, default=dict))
+
+
+def up(value: float | None) -> str:
+    """A loss in few digits, never shown smaller than it is."""
+    return _rounded(value, ROUND_CEILING)
+
+
+def down(value: float | None) -> str:
+    """What is left in few digits, never shown larger than it is."""
+    return _rounded(value, ROUND_FLOOR)
+
+
+def _rounded(value: float | None, direction: str) -> str:
+    if value is None or math.isinf(value):
+        return "no bound"
+    # A part in 10^12 first: what is 0.1 but for the last bit of a float is shown as 0.1.
+    near = Context(prec=12).create_decimal(repr(value))
+    shown = Context(prec=DIGITS, rounding=direction).create_decimal(near)
+    return f"{float(shown):.{DIGITS}g}"
+
+
+def number(value: float | None) -> str:
+    """A parameter as it was given."""
+    return "" if value is None else f"{value:.12g}"

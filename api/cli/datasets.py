@@ -1,0 +1,109 @@
+"""`odometer dataset`: open, show, list and close datasets."""
+
+from typing import Annotated, Any
+
+import typer
+
+from api.cli import words
+from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, out, print_json
+from api.cli.tables import budget_blocks, dataset_line
+
+app = typer.Typer(help="Open, show, list and close datasets.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's name.", show_default=False)]
+
+
+@app.command()
+def create(
+    name: Name,
+    unit: Annotated[str, typer.Option(help="What is protected: person, record, device, …")],
+    adjacency: Annotated[
+        str, typer.Option(help="add_remove, replace_one or zero_out: when two are neighbours.")
+    ],
+    delta: Annotated[
+        float,
+        typer.Option(parser=words.number, metavar="NUMBER", help="δ of the readings, well below 1 / units."),
+    ],
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:KIND:LIMITS",
+            help="life:approximate:epsilon=3,delta=1e-5, or pure:epsilon, zcdp:rho, renyi:order,epsilon, "
+            "gdp:mu in the same way, or JSON. May be repeated: all must hold.",
+            show_default=False,
+        ),
+    ] = None,
+    odometer_only: Annotated[bool, typer.Option("--odometer-only", help="Count without a limit.")] = False,
+    delta_add: Annotated[
+        float | None,
+        typer.Option(parser=words.number, metavar="NUMBER", help="Part of δ kept for approximate charges."),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON", help="What it is mostly for: a list of mechanism and count.", show_default=False
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    format_: Output = Format.text,
+) -> None:
+    """Open a dataset's ledger. Its name, unit, adjacency and δ are fixed for good."""
+    more: dict[str, Any] = {}
+    if odometer_only:
+        more["odometer_only"] = True
+    if delta_add is not None:
+        more["delta_add"] = delta_add
+    if workload is not None:
+        more["workload"] = words.read_json(workload)
+    budgets = [words.budget(text) for text in budget or ()]
+    with connected(url, key, create=True) as client:
+        made = client.create_dataset(
+            name, unit=unit, adjacency=adjacency, delta=delta, budgets=budgets, **more
+        )
+    _show(made, format_)
+
+
+@app.command()
+def show(name: Name, url: Url = DEFAULT_URL, key: Key = None, format_: Output = Format.text) -> None:
+    """Show a dataset and its budgets."""
+    with connected(url, key) as client:
+        _show(client.dataset(name), format_)
+
+
+@app.command("list")
+def list_(url: Url = DEFAULT_URL, key: Key = None, format_: Output = Format.text) -> None:
+    """List the datasets. Their budgets: `odometer status`."""
+    with connected(url, key) as client:
+        found = list(client.datasets())
+    if format_ is Format.json:
+        print_json(found)
+        return
+    for dataset in found:
+        out.print(dataset_line(dataset))
+    if not found:
+        out.print("There is no dataset yet: odometer dataset create")
+
+
+@app.command()
+def close(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    format_: Output = Format.text,
+) -> None:
+    """Take no more charges, for ever. The ledger stays."""
+    if not yes:
+        typer.confirm(f"Close {name} for ever?", abort=True, err=True)
+    with connected(url, key) as client:
+        _show(client.close_dataset(name), format_)
+
+
+def _show(dataset: Any, format_: Format) -> None:
+    if format_ is Format.json:
+        print_json(dataset)
+        return
+    out.print(dataset_line(dataset))
+    out.print(f"  δ {dataset['delta']:g}, of which {dataset['delta_add']:g} for approximate charges")
+    out.print(f"  opened {dataset['created']}")
+    budget_blocks(dataset["budgets"])

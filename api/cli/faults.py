@@ -1,0 +1,72 @@
+"""Errors in plain words on stderr, and the exit status of each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from api.cli import words
+
+REFUSED: Final = 1
+"""Refused, or not valid: asking the same again does not help."""
+USAGE: Final = 2
+UNSURE: Final = 3
+"""Not reachable, or nobody knows whether it was recorded: nothing may be released."""
+INTERNAL: Final = 70
+"""The service ended because its ledger thread died."""
+CONFIGURATION: Final = 78
+"""The settings, or this machine, do not let the service start."""
+
+
+def status(error: Exception) -> int:
+    """The exit status that an error of the client stands for."""
+    from odometer_client import errors
+
+    if isinstance(error, errors.OutcomeUnknown | errors.Unreachable | errors.UnexpectedAnswer):
+        return UNSURE
+    if isinstance(error, errors.ProblemError) and error.status >= 500:
+        return UNSURE
+    return REFUSED
+
+
+def explain(error: Exception) -> str:
+    """What was wrong, where, and what would work."""
+    from odometer_client import errors
+
+    if isinstance(error, errors.BudgetExceeded):
+        return "\n".join(_refused(error.problem))
+    if isinstance(error, errors.Unauthenticated):
+        return f"{error.detail}\nSet ODOMETER_KEY, or give --key."
+    if isinstance(error, errors.InvalidRequest):
+        wrong = [f"  {item['field']}: {item['message']}" for item in error.problem.get("errors", ())]
+        return "\n".join([error.title, *wrong] if wrong else [error.detail])
+    return str(error)
+
+
+def _refused(problem: Mapping[str, Any]) -> Iterator[str]:
+    yield f"refused: {problem.get('detail')}"
+    yield from refusals(problem.get("refusals", ()))
+    yield from would_fit(problem.get("would_fit") or {})
+    yield "Nothing was charged. Release nothing."
+
+
+def refusals(items: Any) -> Iterator[str]:
+    """A line for each budget that refuses."""
+    from api.cli.common import number, up
+
+    for item in items:
+        order = f" at order {number(item['order'])}" if item.get("order") else ""
+        numbers = f"limit {number(item['limit'])}, spent {up(item['spent'])}, with this {up(item['after'])}"
+        short = "" if item["short_by"] is None else f", short by {up(item['short_by'])}"
+        yield f"  {item['budget']} ({item['kind']}{order}): {numbers}{short}"
+        yield f"    {item['reason']}"
+
+
+def would_fit(fit: Mapping[str, Any]) -> Iterator[str]:
+    """What would fit instead, if anything."""
+    found = []
+    if fit.get("largest_count"):
+        found.append(f"a count of at most {fit['largest_count']}")
+    if fit.get("least_noise"):
+        found.append(f"this with more noise: {words.said(fit['least_noise'])}")
+    if fit.get("leading_items"):
+        found.append(f"the first {fit['leading_items']} of the list")
+    yield f"What would fit: {', or '.join(found)}." if found else "No smaller charge of this kind would fit."

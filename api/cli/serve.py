@@ -1,0 +1,171 @@
+"""`odometer serve`: one process that keeps a ledger and answers over HTTP."""
+
+import errno
+import logging
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+from api.cli import faults
+from api.cli.common import end
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from api.settings import Settings
+
+BACKLOG: Final = 2048
+GRACE_S: Final = 10
+"""Seconds that requests under way have to end, once the service is told to."""
+KEEP_ALIVE_S: Final = 75
+"""Seconds an idle connection is kept: longer than clients keep theirs, so that they close first."""
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [ODOMETER_HOST]")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one. [ODOMETER_PORT]")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where the ledger is kept. [ODOMETER_STORE]")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="critical, error, warning, info or debug. [ODOMETER_LOG_LEVEL]")
+    ] = None,
+) -> None:
+    """Keep a ledger and answer over HTTP, until told to end.
+
+    The first start on a new ledger prints an admin key, once. Defaults: 127.0.0.1, port 8790,
+    sqlite:///data/ledger.sqlite. Exit status: 70 when the ledger thread died, 78 when the settings or this
+    machine do not let it start, 3 when the ledger cannot be opened for certain.
+    """
+    given = {"host": host, "port": port, "store": store, "log_level": log_level}
+    settings = read_settings(**{name: value for name, value in given.items() if value is not None})
+    logging.basicConfig(
+        level=settings.log_level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    listener = _listen(settings.host, settings.port)
+    with listener:
+        _try_store(settings)
+        raise typer.Exit(_run(settings, listener))
+
+
+def read_settings(**given: Any) -> "Settings":
+    """The settings of the environment, with what was given instead; wrong ones end the command."""
+    from pydantic import ValidationError
+
+    from api.settings import Settings
+
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        wrong = [
+            f"  {_named(item['loc'], given)}: {item['msg']}, got {item['input']!r}"
+            for item in error.errors(include_url=False)
+        ]
+        end("\n".join(["a setting is not valid", *wrong]), faults.CONFIGURATION)
+
+
+def _named(location: tuple[int | str, ...], given: dict[str, Any]) -> str:
+    name = str(location[0]) if location else "settings"
+    return f"--{name.replace('_', '-')}" if name in given else f"ODOMETER_{name.upper()}"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A bound socket: before the ledger is touched, so that a taken port changes nothing."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            # Now, and not when the service is ready: of two on one port the second is told at once.
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+    except OSError as error:
+        _cannot_listen(host, port, error)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> NoReturn:
+    why = {
+        errno.EADDRINUSE: "it is in use. Is another odometer running? Take another with --port, or --port 0",
+        errno.EACCES: "this user may not. Take a port above 1023",
+        errno.EADDRNOTAVAIL: "this machine does not have that address. Try --host 127.0.0.1",
+    }
+    reason = why.get(error.errno or 0, error.strerror or str(error))
+    end(f"cannot listen on {host} port {port}: {reason}.", faults.CONFIGURATION)
+
+
+def _try_store(settings: "Settings") -> None:
+    """Open and close the ledger, so that what is wrong with it is said in words and not by a traceback."""
+    from accountant.errors import OdometerError
+    from accountant.stores import open_store
+    from api.auth import KeyRing
+
+    try:
+        store = open_store(settings.store)
+        try:
+            KeyRing(store)
+        finally:
+            store.close()
+    except OdometerError as error:
+        end(f"{error.title}: {error.detail}", faults.UNSURE)
+    except ValueError as error:
+        end(f"store: {error}", faults.CONFIGURATION)
+
+
+def _run(settings: "Settings", listener: socket.socket) -> int:
+    """Serve until told to end; returns the exit status."""
+    import uvicorn
+
+    from api.app import create_app
+
+    app = create_app(settings)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                _announce(app, settings.host, listener)
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level=settings.log_level,
+        access_log=False,
+        backlog=BACKLOG,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
+    )
+    # uvicorn raises the signal that ended it once more, afterwards: then the status is ours to say.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        Server(config).run(sockets=[listener])
+    except SystemExit as stopped:
+        if stopped.code:
+            return int(stopped.code)
+    return faults.INTERNAL if app.state.teller_died else 0
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise SystemExit(0)
+
+
+def _announce(app: "FastAPI", host: str, listener: socket.socket) -> None:
+    if app.state.first_key is not None:
+        print(f"admin key (shown once): {app.state.first_key}", flush=True)
+        app.state.first_key = None
+    shown = f"[{host}]" if ":" in host else host
+    print(f"Privacy Odometer is serving on http://{shown}:{listener.getsockname()[1]}", flush=True)

@@ -1,0 +1,94 @@
+"""Datasets and budgets as lines, bars and tables that stay readable when narrow, piped or without colour."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.common import down, indented, number, out, up
+
+BAR: Final = 20
+_UNITS: Final = {"pure": "ε", "approximate": "ε", "renyi": "ε", "zcdp": "ρ", "gdp": "μ"}
+
+
+def dataset_line(dataset: Mapping[str, Any]) -> Text:
+    """Name and what was fixed when it was opened."""
+    facts = [f"unit {dataset['unit']}", str(dataset["adjacency"]), _entries(dataset["sequence"])]
+    facts += ["closed"] if dataset["closed"] else []
+    facts += ["no limit"] if dataset["odometer_only"] else []
+    return Text.assemble((str(dataset["name"]), "bold"), "  ", ", ".join(facts))
+
+
+def _entries(count: int) -> str:
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
+
+
+def budget_blocks(budgets: Sequence[Mapping[str, Any]]) -> None:
+    """Print the budgets with what is spent and left of each, and a bar."""
+    if not budgets:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("  budget", "kind", "limit"):
+        table.add_column(title, no_wrap=True)
+    for title in ("spent", "left"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("used", no_wrap=True)
+    for budget in budgets:
+        table.add_row(
+            f"  {budget_name(budget)}",
+            budget["kind"],
+            _limit(budget),
+            up(budget["spent"]),
+            down(budget["left"]),
+            bar(budget["used"]),
+        )
+    # Numbers are never cut: what is too wide for a table gets lines of its own.
+    if Measurement.get(out, out.options.update(max_width=1000), table).maximum <= out.width:
+        out.print(table)
+        return
+    for budget in budgets:
+        _block(budget)
+
+
+def _block(budget: Mapping[str, Any]) -> None:
+    indented(f"{budget_name(budget)} ({budget['kind']}, limit {_limit(budget)})")
+    indented(f"spent {up(budget['spent'])}, left {down(budget['left'])}", 4)
+    out.print("    ", bar(budget["used"], max(4, min(BAR, out.width - 15))), sep="")
+
+
+def budget_name(budget: Mapping[str, Any]) -> str:
+    """A budget state's `name`, a receipt's `budget`; with what it covers when that is not everything."""
+    covers = budget.get("covers", "all entries")
+    name = str(budget.get("name") or budget.get("budget"))
+    return name if covers == "all entries" else f"{name} ({covers})"
+
+
+def _limit(budget: Mapping[str, Any]) -> str:
+    parts = [f"{_UNITS.get(budget['kind'], '')} {down(budget['limit'])}".strip()]
+    if budget.get("order") is not None:
+        parts.append(f"at order {number(budget['order'])}")
+    if budget.get("delta") is not None:
+        parts.append(f"δ {budget['delta']:g}")
+    return ", ".join(parts)
+
+
+def bar(used: float, width: int = BAR) -> Text:
+    """The share used, as a bar and a percentage rounded up. Full only when it is."""
+    full, empty = ("█", "░") if _draws(out.encoding) else ("#", ".")
+    filled = width if used >= 1 else min(width - 1, -(-int(used * 1000) * width // 1000))
+    filled = max(filled, 1 if used > 0 else 0)
+    colour = "green" if used < 0.75 else "yellow" if used < 1 else "red"
+    percent = min(1000, -int(-used * 1000 // 1))
+    return Text.assemble(
+        (full * filled, colour), (empty * (width - filled), "dim"), f" {percent / 10:.1f} %".rjust(9)
+    )
+
+
+def _draws(encoding: str) -> bool:
+    try:
+        "█░".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""`odometer verify`: count a ledger again, straight from its store."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from api.cli import faults
+from api.cli.common import Format, Output, out, print_json, stored
+from api.cli.serve import read_settings
+
+if TYPE_CHECKING:
+    from accountant.stores import Store
+    from accountant.verify import Verdict
+
+
+def verify(
+    streams: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DATASET]…", help="Only these; all, and the API keys, unless given.", show_default=False
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The ledger. ODOMETER_STORE unless given.", show_default=False),
+    ] = None,
+    format_: Output = Format.text,
+) -> None:
+    """Count a ledger again, and say where what is stored parts from it.
+
+    Every chain, loss and total is recomputed from the entries. Reads only, also while a service is running. Exit status 0: nothing parts; 1: something does. A ledger cut
+    back as a whole looks sound: compare the hashes printed here with a receipt that you kept.
+    """
+    with stored(store or read_settings().store) as opened:
+        verdicts = []
+        for verdict in _verdicts(opened, streams or None):
+            verdicts.append(verdict)
+            if format_ is Format.text:
+                _say(verdict)
+    if format_ is Format.json:
+        print_json([verdict.document() for verdict in verdicts])
+    elif not verdicts:
+        out.print("There is nothing in this ledger.")
+    raise typer.Exit(0 if all(verdict.ok for verdict in verdicts) else faults.REFUSED)
+
+
+def _verdicts(store: "Store", names: list[str] | None) -> Iterator["Verdict"]:
+    from accountant.verify import all_streams, verify
+
+    total = sum(store.load(name, [])[0].sequence for name in names or all_streams(store))
+    columns = (
+        TextColumn("verifying"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("entries"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total)
+        yield from verify(store, names, lambda more: progress.advance(task, more))
+
+
+def _say(verdict: "Verdict") -> None:
+    if verdict.ok:
+        out.print(
+            f"ok      {verdict.stream}: {verdict.head.sequence:,} entries, {verdict.head.hash}",
+            soft_wrap=True,
+        )
+        return
+    out.print(f"FAULTY  {verdict.stream}: {len(verdict.findings) + verdict.more} findings", style="red")
+    for finding in verdict.findings:
+        out.print(f"  {finding}", soft_wrap=True)
+    if verdict.more:
+        out.print(f"  and {verdict.more} more")

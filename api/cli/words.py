@@ -1,0 +1,134 @@
+"""Mechanisms and budgets as words on a command line, to and from their JSON documents.
+
+Numbers are kept exactly: what a float would round is refused, not rounded.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final, NoReturn
+
+import typer
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WHOLE: Final = re.compile(r"[+-]?\d+")
+_DIGITS_MAX: Final = 400
+
+
+def number(text: str) -> float:
+    """A number, exactly as written. Raises BadParameter for none, and for one that would be rounded."""
+    if len(text) > _DIGITS_MAX or not _NUMBER.fullmatch(text):
+        raise typer.BadParameter(f"{text[:80]!r} is not a number")
+    if _WHOLE.fullmatch(text) and (value := int(text)) != 0:
+        return value
+    kept = float(text)
+    if abs(kept) == float("inf") or Decimal(repr(kept)) != Decimal(text):
+        near = "" if abs(kept) == float("inf") else f": write {kept!r}, or round it on to the side you mean"
+        raise typer.BadParameter(f"{text!r} has more digits than can be kept exactly{near}")
+    return 0 if _WHOLE.fullmatch(text) and not text.startswith("-") else kept
+
+
+def mechanism(kind: str, parameters: Iterable[str]) -> dict[str, Any]:
+    """The document of `gaussian noise_multiplier=10`, `… base.kind=gaussian base.noise_multiplier=1.1`."""
+    return {"kind": kind, **assignments(parameters)}
+
+
+def assignments(items: Iterable[str]) -> dict[str, Any]:
+    """`a=1 b.c=x` as a document: a point goes one level down. Raises BadParameter."""
+    document: dict[str, Any] = {}
+    for item in items:
+        path, equals, value = item.partition("=")
+        *folders, last = path.split(".")
+        if not equals or not all([*folders, last]):
+            raise typer.BadParameter(f"{item!r}: write name=value, for example noise_multiplier=10")
+        place = document
+        for folder in folders:
+            place = place.setdefault(folder, {})
+            if not isinstance(place, dict):
+                raise typer.BadParameter(f"{item!r}: {folder} has a value already")
+        if last in place:
+            raise typer.BadParameter(f"{item!r}: {path} is given twice")
+        place[last] = _value(value)
+    return document
+
+
+def budget(text: str) -> dict[str, Any]:
+    """The document of `life:approximate:epsilon=3,delta=1e-5`, or of JSON. Raises BadParameter."""
+    if text.lstrip().startswith("{"):
+        document = read_json(text)
+        if isinstance(document, dict):
+            return document
+    name, _, rest = text.partition(":")
+    kind, _, limits = rest.partition(":")
+    if not (name and kind and limits):
+        raise typer.BadParameter(
+            f"{text!r}: write name:kind:limits, like life:approximate:epsilon=3,delta=1e-5"
+        )
+    return {"name": name, "kind": kind, **assignments(limits.split(","))}
+
+
+def charges(text: str) -> list[tuple[Mapping[str, Any], int]] | dict[str, Any]:
+    """What `--json` holds: one mechanism's document, or a list of charges. `-` reads it from stdin."""
+    document = read_json(sys.stdin.read() if text == "-" else text)
+    if isinstance(document, dict) and "charges" in document:
+        document = document["charges"]
+    elif isinstance(document, dict) and "mechanism" in document:
+        document = [document]
+    if isinstance(document, dict):
+        return document
+    try:
+        return [(item["mechanism"], item["count"]) for item in document]
+    except (TypeError, KeyError):
+        raise typer.BadParameter(
+            'give a mechanism like {"kind": "gaussian", "noise_multiplier": 10}, '
+            'or a list like [{"mechanism": {…}, "count": 5}, …]'
+        ) from None
+
+
+def read_json(text: str) -> Any:
+    """Strict JSON with its numbers exact. Raises BadParameter."""
+    try:
+        return json.loads(
+            text, parse_float=number, parse_constant=_no_constant, object_pairs_hook=_no_duplicates
+        )
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"not JSON: {error}") from None
+
+
+def said(document: Mapping[str, Any]) -> str:
+    """A mechanism's document as the words that `mechanism` takes."""
+    return " ".join([str(document.get("kind")), *_said("", document)])
+
+
+def _said(prefix: str, document: Mapping[str, Any]) -> list[str]:
+    parts: list[str] = []
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            parts += _said(f"{prefix}{name}.", value)
+        elif prefix or name != "kind":
+            parts.append(f"{prefix}{name}={value if isinstance(value, str) else json.dumps(value)}")
+    return parts
+
+
+def _value(text: str) -> Any:
+    if _NUMBER.fullmatch(text):
+        return number(text)
+    if text[:1] in ("[", "{", '"') or text in ("true", "false", "null"):
+        return read_json(text)
+    parts = text.split(",")
+    if len(parts) > 1 and all(map(_NUMBER.fullmatch, parts)):
+        return [number(part) for part in parts]
+    return text
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise typer.BadParameter(f"{name} is not a number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise typer.BadParameter("a key stands twice in one object")
+    return document
