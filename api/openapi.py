@@ -64,6 +64,7 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     described: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": _identifier(operation),
+        "tags": [_tag(operation)],
         "description": f"Needs a key of role {operation.role.value} or above.",
         "parameters": _parameters(operation),
         "responses": {**_success(operation, schemas), **_problems(operation)},
@@ -76,6 +77,11 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
 def _identifier(operation: Operation) -> str:
     words = [part for part in operation.path.removeprefix("/v1/").split("/") if not part.startswith("{")]
     return "_".join([operation.method.lower(), *words, *(["one"] if operation.path.endswith("}") else [])])
+
+
+def _tag(operation: Operation) -> str:
+    words = operation.path.removeprefix("/v1/").split("/")
+    return words[2] if len(words) > 2 and words[0] == "datasets" else words[0]
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:
