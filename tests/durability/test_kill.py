@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import httpx
 import pytest
 from raw import LOST, Connection
@@ -75,10 +76,10 @@ def test_a_dead_teller_ends_the_process_with_70(survivor: Survivor) -> None:
 
 
 def test_the_first_key_is_shown_once(survivor: Survivor) -> None:
-    with testing.serve(survivor.url) as service:
+    with forked.serve(survivor.url) as service:
         first = service.admin_key
         assert first is not None
-    with testing.serve(survivor.url) as service:
+    with forked.serve(survivor.url) as service:
         assert service.admin_key is None
         me = httpx.get(f"{service.url}/v1/me", headers={"Authorization": f"Bearer {first}"})
         assert me.json()["role"] == "admin"

@@ -4,20 +4,19 @@ import contextlib
 import json
 import random
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import forked
 import httpx
+from forked import Forked
 from raw import Caller, Connection
 from serving import ONE, dataset_document
 
 from accountant.ledger import State, apply, scope_blob
 from accountant.stores import Store, open_store
-from odometer_client import testing
-from odometer_client.testing import Service
 
 DATASET = "d"
 CALLERS = 12
@@ -51,24 +50,24 @@ class Survivor:
         return f"sqlite:///{self.folder}/ledger.sqlite"
 
     @contextlib.contextmanager
-    def serving(self) -> Iterator[Service]:
+    def serving(self) -> Iterator[Forked]:
         """A server process on the ledger; at its first start the dataset is opened."""
-        with testing.serve(self.url) as service:
+        with forked.serve(self.url) as service:
             if service.admin_key is not None:
                 assert not self._token, "the admin key is shown once"
                 self._token = service.admin_key
                 self._open(service)
             yield service
 
-    def _open(self, service: Service) -> None:
+    def _open(self, service: Forked) -> None:
         headers = {"Authorization": f"Bearer {self._token}"}
         reply = httpx.post(f"{service.url}/v1/datasets", json=dataset_document(DATASET), headers=headers)
         assert reply.status_code == 201, reply.text
 
-    def connect(self, service: Service) -> Connection:
+    def connect(self, service: Forked) -> Connection:
         return Connection(service.url, self._token)
 
-    def strike(self, service: Service, after_s: float, sign: int = signal.SIGKILL) -> int:
+    def strike(self, service: Forked, after_s: float, sign: int = signal.SIGKILL) -> int:
         """Signal the server while every caller has charges under way; returns its exit status."""
         callers = [Caller(service.url, self._token, DATASET, BODIES) for _ in range(CALLERS)]
         for caller in callers:
@@ -76,8 +75,7 @@ class Survivor:
         for caller in callers:
             assert caller.some.wait(30), caller.wrong
         threading.Event().wait(after_s)  # a random moment under load: nothing to wait for
-        service.process.send_signal(sign)
-        status = service.process.wait(30)
+        status = service.end(sign)
         for caller in callers:
             caller.stop.set()
             caller.join(30)
@@ -90,17 +88,14 @@ class Survivor:
 
     def strike_at_the_start(self, after_s: float) -> None:
         """Kill a server at some moment while it starts and recovers."""
-        process = subprocess.Popen(
-            [testing._odometer(), "serve", "--port", "0", "--store", self.url],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        threading.Event().wait(after_s)
-        process.kill()
-        process.wait()
+        process, said = forked.start(self.url)
+        with said:
+            threading.Event().wait(after_s)
+            process.kill()
+            process.join()
         self.kills += 1
 
-    def retry(self, service: Service, chance: random.Random) -> None:
+    def retry(self, service: Forked, chance: random.Random) -> None:
         """Callers ask again: what was unsure, and some of what was answered, as if that had been lost."""
         connection = self.connect(service)
         try:
@@ -118,7 +113,7 @@ class Survivor:
             connection.close()
 
     def examine(self) -> int:
-        """Read the file: nothing missing, nothing doubled, chain and totals hold. How many charges there are."""
+        """Read the file: nothing missing, nothing doubled, chain and totals hold. The number of charges."""
         with contextlib.closing(open_store(self.url)) as store:
             self._fold(store)
             state = self._state
@@ -151,7 +146,7 @@ def survive(survivor: Survivor, rounds: int, chance: random.Random, sign: int = 
                 survivor.examine()
             survivor.strike(service, chance.uniform(0, 0.3), sign)
         if survivor.kills % 5 == 4:
-            survivor.strike_at_the_start(chance.uniform(0.1, 1.0))
+            survivor.strike_at_the_start(chance.uniform(0, 0.2))
     with survivor.serving() as service:
         survivor.retry(service, chance)
         survivor.examine()
