@@ -1,5 +1,6 @@
 """Datasets and budgets as lines, bars and tables that stay readable when narrow, piped or without colour."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -77,10 +78,10 @@ def _limit(budget: Mapping[str, Any]) -> str:
 def bar(used: float, width: int = BAR) -> Text:
     """The share used, as a bar and a percentage rounded up. Full only when it is."""
     full, empty = ("█", "░") if _draws(out.encoding) else ("#", ".")
-    filled = width if used >= 1 else min(width - 1, -(-int(used * 1000) * width // 1000))
+    filled = width if used >= 1 else min(width - 1, math.ceil(round(used * width, 6)))
     filled = max(filled, 1 if used > 0 else 0)
     colour = "green" if used < 0.75 else "yellow" if used < 1 else "red"
-    percent = min(1000, -int(-used * 1000 // 1))
+    percent = min(1000, math.ceil(round(used * 1000, 6)))
     return Text.assemble(
         (full * filled, colour), (empty * (width - filled), "dim"), f" {percent / 10:.1f} %".rjust(9)
     )

@@ -31,8 +31,9 @@ def verify(
 ) -> None:
     """Count a ledger again, and say where what is stored parts from it.
 
-    Every chain, loss and total is recomputed from the entries. Reads only, also while a service is running. Exit status 0: nothing parts; 1: something does. A ledger cut
-    back as a whole looks sound: compare the hashes printed here with a receipt that you kept.
+    Every chain, loss and total is recomputed from the entries. Reads only, also while a service is running.
+    Exit status 0: nothing parts; 1: something does. A ledger that was cut back as a whole looks sound:
+    compare the hashes printed here with a receipt that you kept.
     """
     with stored(store or read_settings().store) as opened:
         verdicts = []
