@@ -10,10 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import log_ndtr
+from scipy.special import erfcx, ndtr
 
 Floats = npt.NDArray[np.float64]
 
+_ROOT_HALF = math.sqrt(0.5)
 _SLACK = 1e-14
 """Relative slack for the float evaluation of a closed form, far above its error and below any bar."""
 
@@ -86,16 +87,24 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """Exact delta(epsilon) of mu-GDP, any epsilon >= 0 (Balle, Wang 2018, Thm. 8; Dong, Roth, Su 2022)."""
+    """Exact delta(epsilon) of mu-GDP, any epsilon >= 0 (Balle, Wang 2018, Thm. 8; Dong, Roth, Su 2022).
+
+    With u = eps/mu - mu/2 and v = u + mu: Phi(-u) - e^eps Phi(-v), where e^eps Phi(-v) is
+    e^{-u^2/2} erfcx(v/sqrt2)/2. Written so, nothing of the size of eps cancels (large mu).
+    """
     if mu == 0 or math.isinf(epsilon):
         return 0.0
     if math.isinf(mu):
         return 1.0
-    first = float(log_ndtr(-epsilon / mu + mu / 2))
-    second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
-    ratio = -math.expm1(second - first) if second < first else 0.0
-    # The difference loses digits where both terms agree: the slack is relative to the larger one.
-    return min(1.0, math.exp(first) * (ratio * (1 + 1e-13) + 4e-16 * (1 + abs(second) + abs(first))))
+    ratio = epsilon / mu
+    u, v = ratio - mu / 2, ratio + mu / 2
+    density = 0.5 * math.exp(-u * u / 2)
+    first = density * float(erfcx(u * _ROOT_HALF)) if u > 0 else float(ndtr(-u))
+    second = density * float(erfcx(v * _ROOT_HALF))
+    value = max(0.0, first - second)
+    # The functions and the subtraction; eps/mu (derivative: mu times the second term); the density.
+    slack = 2.0**-52 * (8 * first + epsilon * second + u * u * (value if u > 0 else second))
+    return min(1.0, value + slack + 5e-324)  # the last: it may have underflowed
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
@@ -104,17 +113,17 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if math.isinf(mu) or delta <= 0:
         return math.inf
-    high = 1.0
+    high = mu
     while gdp_delta(mu, high) > delta:
         high *= 2
 
     def excess(epsilon: float) -> float:
-        value = gdp_delta(mu, epsilon)
-        return (math.log(value) if value > 0 else -1e300) - math.log(delta)
+        return math.log(gdp_delta(mu, epsilon)) - math.log(delta)
 
-    root = float(brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-14))
+    root = float(brentq(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-14))
+    step = 1e-15 * high
     while gdp_delta(mu, root) > delta:
-        root += 1e-13 * (1 + root)
+        root, step = root + step, step * 2
     return root
 
 
