@@ -86,7 +86,7 @@ def _train(client: Client) -> None:
     )
     for name, meaning in (
         ("guarantee", "promised, whatever is asked and when it stops"),
-        ("if_stopped_now", "spent so far, stopping chosen on the way"),
+        ("if_stopped_now", "known by now, stopping chosen on the way"),
         ("fixed_plan", "what other accountants print, for a plan fixed in advance"),
     ):
         reading = odometer.reading(name)

@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from odometer_client import BudgetExceeded, Client
-from odometer_client.errors import ProblemError, UnknownDataset, UnsupportedPlan
+from odometer_client.errors import NotValidUnderAdjacency, UnknownDataset, UnsupportedPlan
 from odometer_client.queries.opendp import BudgetedContext, charged, mechanism_of
 
 dp.enable_features("contrib", "honest-but-curious")
@@ -177,7 +177,7 @@ def test_the_metric_says_the_adjacency(
     )
     charged(measurement, 1, client, new_dataset(adjacency))(ages)
     other = new_dataset("replace_one" if adjacency == "add_remove" else "add_remove")
-    with pytest.raises(ProblemError, match="adjacency"):
+    with pytest.raises(NotValidUnderAdjacency):
         charged(measurement, 1, client, other)(ages)
 
 
