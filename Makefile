@@ -14,7 +14,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help serve test test-hooks test-browser check lint format generate docs demo bench clean
+.PHONY: help serve test test-hooks test-browser test-system check lint format generate docs demo bench clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -33,6 +33,10 @@ test-browser: .venv/installed-browser ## run the tests that need a real Chromium
 	  echo "There is no Chromium at $$CHROMIUM. On Debian: apt-get install chromium. Elsewhere: set CHROMIUM to its path." >&2; \
 	  exit 1; }
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/browser
+
+test-system: .venv/installed-dev ## kill the real server fifty times, and watch its system calls (needs strace)
+	@command -v strace >/dev/null || { echo "There is no strace here. On Debian: apt-get install strace" >&2; exit 1; }
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/system
 
 check: lint test ## lint and test
 
