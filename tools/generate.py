@@ -18,12 +18,14 @@ def files() -> dict[Path, str]:
     sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
     from client_errors import errors_module
     from client_mechanisms import mechanisms_module
+    from docs_cli import cli_page
     from docs_mechanisms import mechanisms_page
     from docs_reference import errors_page, http_page, settings_page
 
     return {
         PACKAGE / "errors.py": errors_module(),
         PACKAGE / "mechanisms.py": mechanisms_module(),
+        DOCS / "cli.md": cli_page(),
         DOCS / "errors.md": errors_page(),
         DOCS / "http.md": http_page(DOCS / "http.md"),
         DOCS / "mechanisms.md": mechanisms_page(),

@@ -39,7 +39,14 @@ Parameters = Annotated[
 ]
 Count = Annotated[
     int | None,
-    typer.Option("--count", "-n", min=1, help="How many times it runs. 1 unless given.", show_default=False),
+    typer.Option(
+        "--count",
+        "-n",
+        min=1,
+        metavar="N",
+        help="How many times it runs. 1 unless given.",
+        show_default=False,
+    ),
 ]
 Json = Annotated[
     str | None,
@@ -53,7 +60,10 @@ Json = Annotated[
 ]
 Adjacency = Annotated[
     str | None,
-    typer.Option(help="The adjacency the parameters were computed for; refused if the dataset's differs."),
+    typer.Option(
+        metavar="ADJACENCY",
+        help="The adjacency the parameters were computed for; refused if the dataset's differs.",
+    ),
 ]
 
 

@@ -56,7 +56,7 @@ Key = Annotated[
         show_default=False,
     ),
 ]
-Output = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+Output = Annotated[Format, typer.Option("--format", metavar="FORMAT", help="text or json.")]
 
 
 @contextmanager

@@ -15,9 +15,12 @@ Name = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's name
 @app.command()
 def create(
     name: Name,
-    unit: Annotated[str, typer.Option(help="What is protected: person, record, device, …")],
+    unit: Annotated[str, typer.Option(metavar="TEXT", help="What is protected: person, record, device, …")],
     adjacency: Annotated[
-        str, typer.Option(help="add_remove, replace_one or zero_out: when two are neighbours.")
+        str,
+        typer.Option(
+            metavar="ADJACENCY", help="add_remove, replace_one or zero_out: when two are neighbours."
+        ),
     ],
     delta: Annotated[
         float,

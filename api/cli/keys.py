@@ -39,10 +39,17 @@ class RoleName(StrEnum):
 
 @app.command()
 def create(
-    role: Annotated[RoleName, typer.Argument(help="What it may do; each may do what those before it may.")],
+    role: Annotated[
+        RoleName,
+        typer.Argument(
+            metavar="ROLE", help="reader, charger or admin: each may do what those before it may."
+        ),
+    ],
     name: Annotated[
         str | None,
-        typer.Option(help="Whose it is: kept apart from the ledger, and erasable.", show_default=False),
+        typer.Option(
+            metavar="TEXT", help="Whose it is: kept apart from the ledger, and erasable.", show_default=False
+        ),
     ] = None,
     store: StoreUrl = None,
     url: Url = DEFAULT_URL,

@@ -19,8 +19,8 @@ def ledger(
     dataset: Annotated[
         str, typer.Argument(metavar="DATASET", help="The dataset's name.", show_default=False)
     ],
-    after: Annotated[int, typer.Option(min=0, help="Entries after this number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, help="So many of them.")] = 50,
+    after: Annotated[int, typer.Option(min=0, metavar="N", help="Entries after this number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="So many of them.")] = 50,
     last: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="The last N entries instead.", show_default=False)
     ] = None,

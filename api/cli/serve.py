@@ -25,15 +25,18 @@ KEEP_ALIVE_S: Final = 75
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on. [ODOMETER_HOST]")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on; ODOMETER_HOST.")
+    ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one. [ODOMETER_PORT]")
+        int | None,
+        typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one; ODOMETER_PORT."),
     ] = None,
     store: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where the ledger is kept. [ODOMETER_STORE]")
+        str | None, typer.Option(metavar="URL", help="Where the ledger is kept; ODOMETER_STORE.")
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(help="critical, error, warning, info or debug. [ODOMETER_LOG_LEVEL]")
+        str | None, typer.Option(metavar="LEVEL", help="critical to debug; ODOMETER_LOG_LEVEL.")
     ] = None,
 ) -> None:
     """Keep a ledger and answer over HTTP, until told to end.
