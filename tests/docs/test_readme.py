@@ -6,7 +6,7 @@ from pathlib import Path
 import pages
 
 from odometer_client import Client
-from odometer_client.testing import serve, temporary_sqlite
+from odometer_client.testing import serve
 
 README = pages.ROOT / "README.md"
 PRINTED_KEY, DEFAULT_URL = "po_...", "http://127.0.0.1:8790"
@@ -15,7 +15,7 @@ PRINTED_KEY, DEFAULT_URL = "po_...", "http://127.0.0.1:8790"
 def test_the_five_minutes_run_and_show_what_they_say(tmp_path: Path) -> None:
     found = pages.blocks(README)
     assert {block.language for block in found} == {"sh", "python"}
-    with temporary_sqlite() as store, serve(store) as service:
+    with serve(f"sqlite:///{tmp_path / 'data' / 'ledger.sqlite'}") as service:
         key = str(service.admin_key)
         environment = pages.environment_of("", "")
         for block in found:
