@@ -148,8 +148,10 @@ def check(
     elif answer.fits:
         out.print("It would fit, and leave:")
         budget_blocks(answer.left)
+    elif not answer.refusals:
+        out.print("It would be refused: the dataset is closed.")
     else:
-        out.print("It would be refused." if answer.refusals else "The dataset is closed.")
+        out.print("It would be refused.")
         for line in [*faults.refusals(answer.refusals), *faults.would_fit(answer.would_fit)]:
             out.print(line)
     raise typer.Exit(0 if answer.fits else faults.REFUSED)

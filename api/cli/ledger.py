@@ -79,7 +79,12 @@ def _write_csv(items: Iterable[Mapping[str, Any]]) -> None:
     for item in items:
         entry = item["entry"]
         values = {**entry, "sequence": item["sequence"], "hash": item["hash"], "what": _what(entry)}
-        writer.writerow([values.get(column, "") for column in _COLUMNS])
+        writer.writerow([_cell(values.get(column, "")) for column in _COLUMNS])
+
+
+def _cell(value: Any) -> Any:
+    """A caller chose the idempotency key: no spreadsheet may run it as a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def _what(entry: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from api.cli import app, words
+from odometer_client import Client, OutcomeUnknown
 from odometer_client.testing import Service, serve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -215,6 +216,7 @@ def test_a_closed_dataset_takes_no_charges(run: Run) -> None:
     run("dataset", "close", "adult", status=1, input="n\n")
     run("dataset", "close", "adult", "--yes")
     assert "closed" in run("charge", "adult", "pure", "epsilon=0.1", status=1).stderr
+    assert "What would fit" not in run("check", "adult", "pure", "epsilon=0.1", status=1).stdout
     assert "closed" in run("dataset", "list").stdout
 
 
@@ -254,6 +256,24 @@ def test_an_unreachable_service_is_status_3_and_the_key_is_shown() -> None:
     result = run("charge", "adult", "pure", "epsilon=1", status=3)
     assert "Release nothing" in result.stderr
     assert "--idempotency-key 0" in result.stderr
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), OutcomeUnknown("no answer", "mine")])
+def test_an_unknown_outcome_is_status_3_and_says_how_to_ask_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(Client, "charge", fail)
+    result = run("charge", "adult", "pure", "epsilon=0.1", "--idempotency-key", "mine", status=3)
+    assert "Release nothing" in result.stderr
+    assert "--idempotency-key mine" in result.stderr
+
+
+def test_a_key_is_no_formula_in_a_spreadsheet(run: Run) -> None:
+    run("charge", "adult", "pure", "epsilon=0.1", "--idempotency-key", "=1+1")
+    assert ",'=1+1," in run("ledger", "adult", "--csv").stdout
 
 
 # -- verify
