@@ -12,6 +12,8 @@ from accountant.loss import Amount, Curve
 from accountant.mechanisms.base import Adjacency, Mechanism, Number, Whole, bounded
 from accountant.rounding import decimal, log_up, next_up
 
+MOST_EPSILON = 1e3
+
 
 class RandomizedResponse(Mechanism):
     """Reports the true one of k values with probability p, each other value with (1 − p)/(k − 1)."""
@@ -21,7 +23,7 @@ class RandomizedResponse(Mechanism):
     """Number of possible values, 2 to 1e9 (2: binary randomised response)."""
     probability_of_truth: Annotated[Number, Field(ge=0, le=1)] | None = None
     """Probability p of reporting the true value, 1/k to 1 (1: no noise, no bound)."""
-    epsilon: Annotated[Number, Field(ge=0, le=1e3)] | None = None
+    epsilon: Annotated[Number, Field(ge=0, le=MOST_EPSILON)] | None = None
     """Pure ε of a report in nats, 0 to 1e3: p = e^ε/(e^ε + k − 1)."""
 
     title: ClassVar[str] = "Randomised response"
@@ -77,7 +79,7 @@ class RandomizedResponse(Mechanism):
 
     def noisier(self, factor: float) -> Self | None:
         if self.epsilon is not None:
-            return self.model_copy(update={"epsilon": self.epsilon / factor})
+            return self.model_copy(update={"epsilon": bounded(self.epsilon / factor, 0.0, MOST_EPSILON)})
         odds = self._odds()
         epsilon = 40.0 if odds is None else math.log(odds)
         truth = 1 / (1 + (self.k - 1) * math.exp(-epsilon / factor))

@@ -1,6 +1,7 @@
 """Guarantees that the caller states directly, for whatever was proved elsewhere."""
 
 import itertools
+import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -9,10 +10,14 @@ from pydantic import Field, model_validator
 from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Mechanism, Number
+from accountant.mechanisms.base import Mechanism, Number, bounded
 from accountant.rounding import decimal
 
-Epsilon = Annotated[Number, Field(ge=0, le=1e6)]
+MOST = 1e6
+"""Of an ε or a ρ that may be stated."""
+MOST_MU = 1e3
+
+Epsilon = Annotated[Number, Field(ge=0, le=MOST)]
 Delta = Annotated[Number, Field(ge=0, lt=1)]
 
 
@@ -47,7 +52,7 @@ class Pure(Mechanism):
         return _pure_curve(self.epsilon, grid)
 
     def noisier(self, factor: float) -> Self | None:
-        return self.model_copy(update={"epsilon": self.epsilon / factor})
+        return self.model_copy(update={"epsilon": bounded(self.epsilon / factor, 0.0, MOST)})
 
 
 class Approximate(Mechanism):
@@ -70,15 +75,15 @@ class Approximate(Mechanism):
         return _pure_curve(self.epsilon, grid, self.delta)
 
     def noisier(self, factor: float) -> Self | None:
-        smaller = {"epsilon": self.epsilon / factor, "delta": self.delta / factor}
-        return self.model_copy(update=smaller)
+        delta = bounded(self.delta / factor, 0.0, math.nextafter(1.0, 0.0))
+        return self.model_copy(update={"epsilon": bounded(self.epsilon / factor, 0.0, MOST), "delta": delta})
 
 
 class Zcdp(Mechanism):
     """Any ρ-zCDP release."""
 
     kind: Literal["zcdp"] = "zcdp"
-    rho: Annotated[Number, Field(ge=0, le=1e6)]
+    rho: Annotated[Number, Field(ge=0, le=MOST)]
     """ρ of one release under the dataset's adjacency, 0 to 1e6."""
 
     title: ClassVar[str] = "ρ-zCDP, as stated"
@@ -94,14 +99,14 @@ class Zcdp(Mechanism):
         return Curve.of(grid, [order * rho for order in grid.exact_orders], rho=rho)
 
     def noisier(self, factor: float) -> Self | None:
-        return self.model_copy(update={"rho": self.rho / factor})
+        return self.model_copy(update={"rho": bounded(self.rho / factor, 0.0, MOST)})
 
 
 class Gdp(Mechanism):
     """Any μ-Gaussian-DP release."""
 
     kind: Literal["gdp"] = "gdp"
-    mu: Annotated[Number, Field(ge=0, le=1e3)]
+    mu: Annotated[Number, Field(ge=0, le=MOST_MU)]
     """μ of one release under the dataset's adjacency, 0 to 1e3."""
 
     title: ClassVar[str] = "μ-GDP, as stated"
@@ -121,7 +126,7 @@ class Gdp(Mechanism):
         return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
 
     def noisier(self, factor: float) -> Self | None:
-        return self.model_copy(update={"mu": self.mu / factor})
+        return self.model_copy(update={"mu": bounded(self.mu / factor, 0.0, MOST_MU)})
 
 
 class RenyiCurve(Mechanism):

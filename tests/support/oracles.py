@@ -157,12 +157,12 @@ def pure(document: dict[str, Any]) -> Real:
 
 
 def delta(document: dict[str, Any]) -> Real:
-    """The probability that the bound does not cover."""
-    if document["kind"] == "non_private":
-        return mp.inf
-    if document["kind"] == "gaussian" and document["noise_multiplier"] == 0:
-        return mp.inf
-    return number(document.get("delta", 0))
+    """The probability that the bound does not cover; infinity where there is no noise at all."""
+    kind = document["kind"]
+    sampled = kind == "poisson_subsampled" and document["sampling_rate"] > 0
+    base = document["base"] if sampled else document
+    bare = base.get("noise_multiplier") == 0 or base.get("probability_of_truth") == 1
+    return mp.inf if kind == "non_private" or bare else number(document.get("delta", 0))
 
 
 def worst_pair(document: dict[str, Any]) -> Callable[[Real], Real] | None:
