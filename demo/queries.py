@@ -24,10 +24,11 @@ BMI_BOUNDS = (10.0, 60.0)
 def ask(client: Client, dataset: str, console: Console) -> int:
     """Ask one question after the other; says how many were answered before the budget refused."""
     dp.enable_features("contrib")
-    people = load_diabetes(scaled=False, as_frame=True).frame
-    ages = _budgeted([int(age) for age in people["age"]], client, dataset)
-    sexes = _budgeted([int(sex) for sex in people["sex"]], client, dataset)
-    indices = _budgeted([float(bmi) for bmi in people["bmi"]], client, dataset)
+    people = load_diabetes(scaled=False)
+    columns = dict(zip(people.feature_names, people.data.T, strict=True))
+    ages = _budgeted([int(age) for age in columns["age"]], client, dataset)
+    sexes = _budgeted([int(sex) for sex in columns["sex"]], client, dataset)
+    indices = _budgeted([float(bmi) for bmi in columns["bmi"]], client, dataset)
     questions: list[tuple[str, float, Callable[[], str]]] = [
         ("how many people", 0.1, lambda: f"{_count(ages, 0.1)}"),
         ("how many of each sex", 0.2, lambda: _by_sex(sexes, 0.2)),

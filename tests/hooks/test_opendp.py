@@ -19,7 +19,7 @@ NewDataset = Callable[..., str]
 @pytest.fixture(scope="session")
 def ages() -> list[int]:
     """The ages of 442 people with diabetes."""
-    return [int(age) for age in load_diabetes(scaled=False, as_frame=True).frame["age"]]
+    return [int(age) for age in load_diabetes(scaled=False).data[:, 0]]
 
 
 def unbounded(ages: list[int], measure: str = "epsilon", **options: Any) -> dp.Context:
