@@ -17,6 +17,7 @@ from serving import ONE, dataset_document
 
 from accountant.ledger import State, apply, scope_blob
 from accountant.stores import Store, open_store
+from accountant.verify import verify
 
 DATASET = "d"
 CALLERS = 12
@@ -150,3 +151,7 @@ def survive(survivor: Survivor, rounds: int, chance: random.Random, sign: int = 
     with survivor.serving() as service:
         survivor.retry(service, chance)
         survivor.examine()
+    with contextlib.closing(open_store(survivor.url)) as store:
+        verdicts = list(verify(store))
+    assert [verdict.stream for verdict in verdicts] == [DATASET, "~keys"]
+    assert [verdict.findings for verdict in verdicts] == [(), ()]
