@@ -108,7 +108,7 @@ class Recount:
         """The entries up to `last` are not there."""
         first = self.sequence + 1
         which = f"entry {first} is" if first == last else f"entries {first} to {last} are"
-        self._fault(f"missing: {which} not in the store", first)
+        self._fault(f"{which} missing from the store, or damaged there", first)
         self._lose(f"{which} missing")
         self.sequence, self.hash, self._unlinked = last, "", True
 

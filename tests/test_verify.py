@@ -187,6 +187,12 @@ def test_an_entry_stored_as_text_is_read_all_the_same(ledger: Ledger) -> None:
     assert ledger.places() == []
 
 
+def test_an_entry_whose_stored_text_is_damaged_is_named_and_the_rest_still_read(ledger: Ledger) -> None:
+    ledger.run("UPDATE entries SET hash=CAST(x'ff' AS TEXT) WHERE id=?", ledger.id(2))
+    ledger.set_body(4, ledger.body(4).replace(b"renyi_curve", b"renyi_curfe"))
+    assert {2, 4} <= {sequence for sequence, _, _ in ledger.places()}
+
+
 def test_a_dropped_entry_is_named(ledger: Ledger) -> None:
     ledger.run("DELETE FROM entries WHERE id=?", ledger.id(3))
     findings = ledger.verdicts()["d"].findings

@@ -71,6 +71,12 @@ class LedgerFile:
             yield
         except sqlite3.Error as error:
             name: str = getattr(error, "sqlite_errorname", "")
+            if "decode to UTF-8" in str(
+                error
+            ):  # found by Python, not by SQLite; its message holds the raw bytes
+                raise LedgerCorrupt(
+                    f"Could not {doing}: the file is damaged (text that is no UTF-8)"
+                ) from None
             if name in _CONTRADICTION or any(name.startswith(damage) for damage in _DAMAGE):
                 raise LedgerCorrupt(f"Could not {doing}: the file is damaged ({error})") from error
             raise StoreUnavailable(f"Could not {doing}: {error}") from error

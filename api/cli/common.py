@@ -116,13 +116,18 @@ def is_store(url: str) -> bool:
 
 def end(text: str, status: int) -> NoReturn:
     """Say why on stderr and end with `status`."""
-    print(f"odometer: {text}", file=sys.stderr)
+    print(f"odometer: {plain(text)}", file=sys.stderr)
     raise typer.Exit(status)
 
 
 def indented(text: str, by: int = 2, style: str = "") -> None:
     """Print a line; if it has to be broken, every part of it stands `by` columns in."""
     out.print(Padding(Text(text, style), (0, 0, 0, by), expand=False))
+
+
+def plain(text: str) -> str:
+    """Without control characters: what a damaged ledger holds must not steer a terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 
 def print_json(document: Any) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from api.cli import faults
-from api.cli.common import Format, Output, out, print_json, stored
+from api.cli.common import Format, Output, out, plain, print_json, stored
 from api.cli.serve import read_settings
 
 if TYPE_CHECKING:
@@ -72,8 +72,10 @@ def _say(verdict: "Verdict") -> None:
             soft_wrap=True,
         )
         return
-    out.print(f"FAULTY  {verdict.stream}: {len(verdict.findings) + verdict.more} findings", style="red")
+    out.print(
+        f"FAULTY  {plain(verdict.stream)}: {len(verdict.findings) + verdict.more} findings", style="red"
+    )
     for finding in verdict.findings:
-        out.print(f"  {finding}", soft_wrap=True)
+        out.print(f"  {plain(str(finding))}", soft_wrap=True)
     if verdict.more:
         out.print(f"  and {verdict.more} more")

@@ -303,6 +303,12 @@ def test_verify_says_what_is_wrong_with_a_file_that_is_no_ledger(tmp_path: Path)
     assert "damaged" in result.stderr
 
 
+def test_what_a_damaged_ledger_holds_does_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as connection:
+        connection.execute("UPDATE streams SET name=char(27) || '[2J' WHERE name='adult'")
+    assert "\x1b" not in run("verify", status=1).stdout
+
+
 def test_verify_of_a_name_that_is_not_there(run: Run) -> None:
     assert "no stream 'none'" in run("verify", "none", status=1).stderr
 
