@@ -3,7 +3,7 @@
 OdometerError
  ├─ MalformedBody 400 · IdempotencyKeyRequired 400
  ├─ Unauthenticated 401 · Forbidden 403
- ├─ UnknownDataset · UnknownBudget · UnknownKey · UnknownEntry · NotFound 404 · MethodNotAllowed 405
+ ├─ UnknownDataset · UnknownBudget · UnknownKey · NotFound 404 · MethodNotAllowed 405
  ├─ BodyTooLarge 413 · InvalidRequest · KeyReused · NotValidUnderAdjacency 422
  ├─ BudgetExceeded · DatasetExists · BudgetExists · DatasetClosed 409 · EditConflict 412 · IfMatchRequired 428
  └─ StoreUnavailable · LedgerCorrupt · LedgerRolledBack · Overloaded 503 · InternalError 500

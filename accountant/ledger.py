@@ -241,7 +241,7 @@ def _apply(state: "State | None", head: Head, entry: Mapping[str, Any]) -> State
         return _apply_charge(state, entry)
     if kind == "budget_set":
         changed = {**state.budgets, entry["name"]: BudgetEntry.parse(entry["entry"])}
-        return replace(state, budgets=changed)
+        return replace(state, budgets=dict(sorted(changed.items())))  # as every stored form has them
     if kind == "closed":
         return replace(state, closed=True)
     raise ValueError(f"unknown type of entry {kind!r}")
