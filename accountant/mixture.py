@@ -70,9 +70,9 @@ class Mixture:
             return math.inf
         if self.log_delta_filter(losses, 0.0) <= self.log_delta:
             return 0.0
-        epsilon = float(np.min(losses - self.capacity(0.0)))
+        epsilon, x = float(np.min(losses - self.capacity(0.0))), None
         for _ in range(_STEPS):
-            bound, slope = self._certificate(losses, epsilon)
+            bound, slope, x = self._certificate(losses, epsilon, x)
             root = epsilon + (self.log_delta - bound) / slope
             if not 0 < root < epsilon * (1 - _TOLERANCE):
                 break
@@ -127,13 +127,19 @@ class Mixture:
         with np.errstate(invalid="ignore"):
             return (self.grid.orders - 1) * (abs(epsilon) + losses) + np.abs(self.log_w) + 1
 
-    def _certificate(self, losses: Floats, epsilon: float) -> tuple[float, float]:
-        """The bound on log delta_filter at `epsilon`, and its slope -(mean order - 1)."""
+    def _certificate(
+        self, losses: Floats, epsilon: float, start: float | None = None
+    ) -> tuple[float, float, float | None]:
+        """The bound on log delta_filter at `epsilon`, its slope -(mean order - 1), and the x it was found at.
+
+        `start` is the x of an epsilon near by: fewer steps from there, and the same bound.
+        """
         terms = self._terms(losses, epsilon)
         steps = self.grid.orders - 1
         if not np.isfinite(terms).any():
-            return math.inf, -1.0
-        shares = _gibbs(terms + steps * _inner_maximum(terms, steps))
+            return math.inf, -1.0, start
+        x = _inner_maximum(terms, steps, start)
+        shares = _gibbs(terms + steps * x)
         live = shares > 0
         mean = float(np.dot(shares, self.grid.orders))
         logs = terms[live] - np.log(shares[live])
@@ -144,7 +150,7 @@ class Mixture:
             + math.log(mean)
             + 1
         )
-        return bound + _ULPS * size, -(mean - 1)
+        return bound + _ULPS * size, -(mean - 1), x
 
 
 def _gibbs(logits: Floats) -> Floats:
@@ -152,13 +158,13 @@ def _gibbs(logits: Floats) -> Floats:
     return np.asarray(shares / shares.sum())
 
 
-def _inner_maximum(terms: Floats, steps: Floats) -> float:
+def _inner_maximum(terms: Floats, steps: Floats, start: float | None = None) -> float:
     """X > 0 where (1 - e^{-x}) / sum exp(terms + steps x) is largest: a few safeguarded Newton steps.
 
     The logarithm is concave in x; its slope is 1/(e^x - 1) - mean(steps). Any x is safe to return.
     """
     low, high = 0.0, math.inf
-    x = 1.0 / (1.0 + float(np.dot(_gibbs(terms), steps)))
+    x = start or 1.0 / (1.0 + float(np.dot(_gibbs(terms), steps)))
     for _ in range(_STEPS):
         shares = _gibbs(terms + steps * x)
         mean = float(np.dot(shares, steps))
