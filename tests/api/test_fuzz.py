@@ -88,7 +88,7 @@ def requests(draw: st.DrawFn) -> tuple[str, Any]:
     return path, body
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(requests())
 def test_any_json_is_answered(service: Live, request: tuple[str, Any]) -> None:
     path, body = request
