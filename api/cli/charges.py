@@ -20,7 +20,7 @@ from api.cli.common import (
     print_json,
     up,
 )
-from api.cli.tables import budget_blocks
+from api.cli.tables import budget_blocks, order_note
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's name.", show_default=False)]
 Kind = Annotated[
@@ -119,6 +119,7 @@ def charge(
     out.print(f"hash     {receipt.hash}", soft_wrap=True)
     out.print(f"loss     {_loss(receipt.loss)}")
     budget_blocks(receipt.left)
+    order_note(dataset, receipt.left)
 
 
 def _again(key: str) -> str:
@@ -148,6 +149,7 @@ def check(
     elif answer.fits:
         out.print("It would fit, and leave:")
         budget_blocks(answer.left)
+        order_note(dataset, answer.left)
     elif not answer.refusals:
         out.print("It would be refused: the dataset is closed.")
     else:
@@ -210,5 +212,5 @@ def _asked(
 
 
 def _loss(loss: Mapping[str, float | None]) -> str:
-    shown = (("pure", "ε"), ("rho", "ρ"), ("mu", "μ"), ("delta", "δ"))
+    shown = (("pure", "pure ε"), ("rho", "ρ"), ("mu", "μ"), ("delta", "δ"))
     return ", ".join(f"{letter} {up(loss.get(name))}" for name, letter in shown)

@@ -69,7 +69,7 @@ class _Counted:
 def _print(items: Iterable[Mapping[str, Any]]) -> None:
     for item in items:
         entry = item["entry"]
-        out.print(f"{item['sequence']:>6}  {entry['time'][:19].replace('T', ' ')}  {_what(entry)}")
+        out.print(f"{item['sequence']:>6}  {entry['time'][:19].replace('T', ' ')}Z  {_what(entry)}")
         out.print(f"        by {entry.get('principal', '')}, {item['hash'][:16]}", style="dim")
 
 
@@ -96,8 +96,16 @@ def _what(entry: Mapping[str, Any]) -> str:
             f"{item['count']} × {words.said(item['mechanism'])}" for item in charges
         )
     if kind == "opened":
-        budgets = ", ".join(entry.get("budgets", {})) or "no limit"
-        return f"opened, budgets: {budgets}"
+        budgets = ", ".join(_budget(budget["budget"]) for budget in entry.get("budgets", {}).values())
+        return f"opened, budgets: {budgets or 'none, no limit'}"
     if kind == "budget_set":
-        return f"budget set: {words.said(entry['entry']['budget'])}"
+        return f"budget set: {_budget(entry['entry']['budget'])}"
     return str(kind)
+
+
+def _budget(document: Mapping[str, Any]) -> str:
+    """A budget as `--budget` takes it; what it names as its workload is in the whole entry."""
+    limits = [
+        f"{name}={value}" for name, value in document.items() if name not in ("name", "kind", "workload")
+    ]
+    return f"{document.get('name')}:{document.get('kind')}:{','.join(limits)}"

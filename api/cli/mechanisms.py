@@ -47,4 +47,4 @@ def mechanisms(
             if item.get("avoid"):
                 indented(f"not for: {item['avoid']}")
         for example in item["examples"]:
-            out.print(f"  odometer charge DATASET {words.said(example)}", soft_wrap=True, style="dim")
+            out.print(f"  odometer charge DATASET {words.typed(example)}", soft_wrap=True, style="dim")

@@ -53,6 +53,12 @@ def budget_blocks(budgets: Sequence[Mapping[str, Any]]) -> None:
         _block(budget)
 
 
+def order_note(dataset: str, budgets: Sequence[Mapping[str, Any]]) -> None:
+    """Say where the ε that an approximate budget promises is, when a receipt counts it at one order."""
+    if any(budget["kind"] == "approximate" and budget.get("order") is not None for budget in budgets):
+        indented(f"Counted at one Rényi order. In ε and δ: odometer status {dataset}", style="dim")
+
+
 def _block(budget: Mapping[str, Any]) -> None:
     indented(f"{budget_name(budget)} ({budget['kind']}, limit {_limit(budget)})")
     indented(f"spent {up(budget['spent'])}, left {down(budget['left'])}", 4)

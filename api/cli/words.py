@@ -5,6 +5,7 @@ Numbers are kept exactly: what a float would round is refused, not rounded.
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -100,6 +101,11 @@ def read_json(text: str) -> Any:
 def said(document: Mapping[str, Any]) -> str:
     """A mechanism's document as the words that `mechanism` takes."""
     return " ".join([str(document.get("kind")), *_said("", document)])
+
+
+def typed(document: Mapping[str, Any]) -> str:
+    """The same, quoted for a shell."""
+    return shlex.join([str(document.get("kind")), *_said("", document)])
 
 
 def _said(prefix: str, document: Mapping[str, Any]) -> list[str]:

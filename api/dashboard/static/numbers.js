@@ -4,6 +4,7 @@ const DIGITS = 4;
 
 function rounded(value, direction) {
   if (value === 0) return 0;
+  value = Number(value.toPrecision(12)); // what is 3.6 but for the last bit is shown as 3.6, as on the command line
   const near = Number(value.toPrecision(DIGITS));
   if (direction * (near - value) >= 0) return near;
   const step = 10 ** (Math.floor(Math.log10(Math.abs(value))) - DIGITS + 1);
