@@ -17,7 +17,7 @@ from accountant.errors import LedgerCorrupt
 from accountant.grid import DELTA_UNIT, GRIDS, Grid
 from accountant.loss import Loss, total
 from accountant.mechanisms import Adjacency, Document
-from accountant.mechanisms.base import LEDGER, frozen
+from accountant.mechanisms.base import frozen, thawed
 from accountant.mixture import Mixture
 from accountant.rounding import floor_units
 from accountant.rules import Rule
@@ -79,7 +79,7 @@ class BudgetEntry:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
-        budget = ANY_BUDGET.validate_python(document["budget"], context=LEDGER)
+        budget = ANY_BUDGET.validate_python(thawed(document["budget"]))
         return cls(budget, document["version"], document["fixed"], document["since"])
 
 

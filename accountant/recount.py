@@ -19,7 +19,7 @@ from accountant.ledger import (
     entry_hash,
 )
 from accountant.loss import Loss
-from accountant.mechanisms.base import LEDGER
+from accountant.mechanisms.base import thawed
 from accountant.stores import Head, Row
 
 TOLERANCE: Final = 10**9
@@ -254,5 +254,5 @@ def _said(loss: Loss, index: int) -> str:
 @lru_cache(maxsize=_CURVES_KEPT)
 def _recomputed(grid_version: int, item: str) -> Loss:
     """The loss of one charge as this version has it, from its document in the ledger. Raises ValueError."""
-    charge = Charge.model_validate(json.loads(item), context=LEDGER)
+    charge = Charge.model_validate(thawed(json.loads(item)))
     return charge.loss(GRIDS[grid_version])

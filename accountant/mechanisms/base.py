@@ -1,10 +1,11 @@
 """What a mechanism is: one frozen class that states the loss of ONE release. Subclassing registers it."""
 
 import math
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from accountant.grid import Grid
 from accountant.loss import Curve
@@ -24,26 +25,7 @@ class Adjacency(StrEnum):
 EVERY_ADJACENCY = frozenset(Adjacency)
 
 
-def _not_negative_zero(number: float) -> float:
-    if number == 0 and math.copysign(1.0, number) < 0:
-        raise ValueError("negative zero is not a number this service takes: write 0")
-    return number
-
-
-def _from_ledger(value: Any, info: ValidationInfo) -> Any:
-    """A ledger holds no floats: there, and only there, numbers are decimal strings."""
-    return float(value) if info.context is LEDGER and isinstance(value, str) else value
-
-
-LEDGER: Final = {"source": "ledger"}
-"""Validation context for documents read back from a ledger."""
-
-Number = Annotated[
-    float,
-    Field(strict=True, allow_inf_nan=False),
-    AfterValidator(_not_negative_zero),
-    BeforeValidator(_from_ledger),
-]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """A finite JSON number: no string, no boolean, no negative zero. It means its shortest decimal."""
 Whole = Annotated[int, Field(strict=True)]
 """A JSON whole number: no string, no boolean, no fraction."""
@@ -53,6 +35,33 @@ class Document(BaseModel):
     """A frozen document that takes no unknown field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    numbers: ClassVar[set[str]] = set()
+    """Names of the fields of all documents that hold numbers, one or several."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        fields = cls.model_fields.items()
+        Document.numbers.update(name for name, field in fields if _holds_numbers(field.annotation))
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _not_negative_zero(cls, value: Any) -> Any:
+        # On the field as a whole, so that its bounds stay bounds of a number (and of its JSON schema).
+        return not_negative_zero(value) if isinstance(value, float) else value
+
+
+def not_negative_zero(number: float) -> float:
+    """The number, which is no negative zero. Raises ValueError."""
+    if number == 0 and math.copysign(1.0, number) < 0:
+        raise ValueError("negative zero is not a number this service takes: write 0")
+    return number
+
+
+def _holds_numbers(annotation: Any) -> bool:
+    """Whether a field's type is a float, one or none, or a tuple of them."""
+    return annotation is float or any(_holds_numbers(part) for part in get_args(annotation))
 
 
 class Mechanism(Document):
@@ -108,6 +117,19 @@ def frozen(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [frozen(item) for item in value]
     return value
+
+
+def thawed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `frozen`: decimal strings are numbers again, in the fields that hold numbers."""
+    return {name: _thawed(value, name in Document.numbers) for name, value in document.items()}
+
+
+def _thawed(value: Any, number: bool) -> Any:
+    if isinstance(value, Mapping):
+        return thawed(value)
+    if isinstance(value, list):
+        return [_thawed(item, number) for item in value]
+    return float(value) if number and isinstance(value, str) else value
 
 
 def bounded(value: float, least: float, most: float) -> float:

@@ -5,19 +5,19 @@ import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Mechanism, Number, bounded
+from accountant.mechanisms.base import Mechanism, Number, bounded, not_negative_zero
 from accountant.rounding import decimal
 
 MOST = 1e6
 """Of an ε or a ρ that may be stated."""
 MOST_MU = 1e3
 
-Epsilon = Annotated[Number, Field(ge=0, le=MOST)]
+Epsilon = Annotated[Number, Field(ge=0, le=MOST), AfterValidator(not_negative_zero)]
 Delta = Annotated[Number, Field(ge=0, lt=1)]
 
 

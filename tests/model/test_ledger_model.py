@@ -29,7 +29,7 @@ from accountant.errors import (
 from accountant.grid import DELTA_UNIT, GRID_V1, NAT_UNIT
 from accountant.ledger import canonical, entry_hash, fold
 from accountant.mechanisms import ANY_MECHANISM
-from accountant.mechanisms.base import LEDGER
+from accountant.mechanisms.base import thawed
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 from accountant.teller import load_state
@@ -51,8 +51,8 @@ class Sum:
         self.units = [0] * GRID_V1.size
         self.unbounded = [0] * GRID_V1.size
 
-    def add(self, mechanism: Document, count: int, context: Any = None) -> None:
-        amounts = ANY_MECHANISM.validate_python(mechanism, context=context).curve(GRID_V1).amounts
+    def add(self, mechanism: Document, count: int) -> None:
+        amounts = ANY_MECHANISM.validate_python(mechanism).curve(GRID_V1).amounts
         for place, (amount, unit) in enumerate(zip(amounts, UNITS, strict=True)):
             if amount is None:
                 self.unbounded[place] += count
@@ -89,7 +89,7 @@ class Auditor:
             for item in entry["command"]["charges"]:
                 kind = item["mechanism"]["kind"]
                 for scope in ("dataset", f"principal/{entry['principal']}", f"mechanism/{kind}"):
-                    self.sums[scope].add(item["mechanism"], item["count"], LEDGER)
+                    self.sums[scope].add(thawed(item["mechanism"]), item["count"])
 
     def after(self, charges: list[Document]) -> Sum:
         spent = Sum()
