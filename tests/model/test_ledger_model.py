@@ -272,6 +272,21 @@ class LedgerMachine(RuleBasedStateMachine):
         found = self.ask(charges, person, next(self.keys))
         return multiple() if found is None else found
 
+    @rule(target=admitted, place=st.integers(0, 5), more=st.sampled_from([-1, 0, 1, 10**9]), person=people)
+    def ask_for_all_that_is_left(self, place: int, more: int, person: str) -> Any:
+        """Up to the limit of one budget, a unit more, or a thousandth."""
+        auditor = Auditor(self.bodies())
+        exact = {"pure": GRID_V1.pure, "zcdp": GRID_V1.rho}
+        limited = [b["budget"] for b in auditor.budgets.values() if b["budget"]["kind"] in exact]
+        if not limited:
+            return multiple()
+        budget = limited[place % len(limited)]
+        kind, name = budget["kind"], "epsilon" if budget["kind"] == "pure" else "rho"
+        left = Fraction(budget[name]) / NAT_UNIT - auditor.sums["dataset"].units[exact[kind]] + more
+        charge = {"mechanism": {"kind": kind, name: float(max(left, Fraction(1)) * NAT_UNIT)}, "count": 1}
+        found = self.ask([charge], person, next(self.keys))
+        return multiple() if found is None else found
+
     @rule(target=refused_keys, person=people)
     def ask_too_much(self, person: str) -> Any:
         """Raw data fits no budget; with none, it is counted."""
