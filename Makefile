@@ -25,7 +25,7 @@ serve: .venv/installed ## install what is missing and start the service
 test: .venv/installed-dev ## run the tests that need nothing but Python
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-hooks: .venv-hooks/installed ## run the tests that need torch, Opacus, OpenDP (installs them, about 1 GB)
+test-hooks: .venv-hooks/installed ## run the tests that need torch, Opacus, OpenDP (installs them, 2 to 5 GB)
 	$(HOOKS_BIN)/python -m pytest $(PYTEST_ARGS) tests/hooks
 
 test-browser: .venv/installed-browser ## run the tests that need a real Chromium
