@@ -18,6 +18,8 @@ STREAM: Final = "~keys"
 """Not a slug, so no dataset can have this name."""
 _ATTEMPTS: Final = 20
 _PAGE: Final = 1000
+_MISS_REFRESH_S: Final = 0.05
+"""Unknown tokens make the service look at the store at most this often."""
 
 
 class Role(StrEnum):
@@ -67,10 +69,14 @@ class KeyRing:
         self._checked = -refresh_s
         self.refresh()
 
-    @property
-    def fresh(self) -> bool:
-        """Whether the cache may be used without looking at the store."""
-        return time.monotonic() - self._checked < self._refresh_s
+    def settled(self, token: str | None) -> bool:
+        """Whether the cache alone may say whose token it is.
+
+        Not for long, since another process may revoke a key; and hardly at all for a token that it does not
+        know, since another process may have made it a moment ago.
+        """
+        age = time.monotonic() - self._checked
+        return age < (self._refresh_s if self.cached(token) else min(_MISS_REFRESH_S, self._refresh_s))
 
     def refresh(self) -> None:
         """Read what was appended since. Raises StoreUnavailable when unsure, LedgerCorrupt when changed."""
@@ -91,7 +97,7 @@ class KeyRing:
 
     def identify(self, token: str | None) -> Identity | None:
         """Whose token it is, None when unknown or revoked. May read the store."""
-        if not self.fresh:
+        if not self.settled(token):
             self.refresh()
         return self.cached(token)
 

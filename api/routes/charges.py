@@ -63,9 +63,10 @@ class ChargeEndpoint:
         if prepared is None and len(body) <= BODY_MAX:
             read_json(body)  # 400 comes before anything else
         key = idempotency_key(header(headers, b"idempotency-key"))
-        if not self._ring.fresh:
+        token = bearer(header(headers, b"authorization"))
+        if not self._ring.settled(token):
             await in_thread(self._sink.slow_after_s, self._ring.refresh)
-        identity = allowed(self._ring.cached(bearer(header(headers, b"authorization"))), Role.charger)
+        identity = allowed(self._ring.cached(token), Role.charger)
         if not is_slug(name):
             raise unknown_dataset(name)
         if prepared is None:

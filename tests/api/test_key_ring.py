@@ -1,0 +1,60 @@
+"""The key ring's cache: what another process did is seen, and how soon."""
+
+import pytest
+
+from accountant.stores import open_store
+from api import auth
+from api.auth import KeyRing, Role
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(auth, "time", clock)
+    return clock
+
+
+def test_a_key_made_elsewhere_is_known_after_a_twentieth_of_a_second(clock: Clock) -> None:
+    store = open_store("memory://")
+    here, elsewhere = KeyRing(store, 60), KeyRing(store, 60)
+    identity, token = elsewhere.create(Role.charger, None, "p_admin")
+    assert here.identify(token) is None
+    clock.now_s += 0.051
+    assert here.identify(token) == identity
+
+
+def test_a_key_revoked_elsewhere_ends_when_the_cache_does(clock: Clock) -> None:
+    store = open_store("memory://")
+    here, elsewhere = KeyRing(store, 1), KeyRing(store, 1)
+    identity, token = elsewhere.create(Role.charger, None, "p_admin")
+    clock.now_s += 0.051
+    assert here.identify(token) == identity
+    elsewhere.revoke(identity.key, "p_admin")
+    clock.now_s += 0.99
+    assert here.identify(token) == identity
+    clock.now_s += 0.02
+    assert here.identify(token) is None
+
+
+def test_unknown_tokens_look_at_the_store_at_most_every_twentieth_of_a_second(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store("memory://")
+    ring = KeyRing(store, 1)
+    looks: list[str] = []
+    load = store.load
+    monkeypatch.setattr(store, "load", lambda stream, names: (looks.append(stream), load(stream, names))[1])
+    clock.now_s += 0.051
+    for number in range(100):
+        assert ring.identify(f"po_{number}") is None
+    assert len(looks) == 1
