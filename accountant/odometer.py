@@ -168,18 +168,27 @@ def _edge_warning(grid: Grid, best: int) -> tuple[str, ...]:
 
 
 def _guarantees(state: State) -> Iterator[Reading]:
-    for entry in state.budgets.values():
+    for entry, rule in zip(state.budgets.values(), state.rules, strict=True):
         budget = entry.budget
-        value = getattr(budget, budget.parameter)
+        value, holds = budget.limit(), f"{budget.promise} for {covers(entry)}, under full adaptivity"
+        if overspent(entry, rule, state.spent):
+            # The limit promises nothing about what was admitted before it was lowered.
+            value = rule.spent(state.spent)
+            holds += ": what is spent, above the limit as it was lowered"
         yield Reading(
             "guarantee",
             budget.parameter,
-            value,
+            finite(value),
             getattr(budget, "delta", None),
-            f"{budget.promise} for {covers(entry)}, under full adaptivity, while the limit stands.",
+            f"{holds}, while the limit stands.",
             order=getattr(budget, "order", None),
             budget=budget.name,
         )
+
+
+def overspent(entry: BudgetEntry, rule: Rule, totals: Loss) -> bool:
+    """Whether a change of the budget left less than is spent already. Nothing more is admitted then."""
+    return entry.version > 1 and not rule.allows(totals)
 
 
 def covers(entry: BudgetEntry) -> str:
