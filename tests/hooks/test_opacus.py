@@ -304,6 +304,21 @@ def test_an_optimizer_has_one_guard(new_dataset: NewDataset, new_job: NewJob, cl
         OpacusGuard(job.optimizer, job.loader, client, job.guard.dataset)
 
 
+def test_a_step_is_refused_when_another_hook_took_the_guards_place(
+    new_dataset: NewDataset, new_job: NewJob, charged_steps: ChargedSteps
+) -> None:
+    """Opacus keeps one step hook: a later one silently replaces it, and steps would go out uncharged."""
+    dataset = new_dataset()
+    job = new_job(dataset)
+    job.optimizer.attach_step_hook(lambda _: None)
+    before = job.weights()
+    with pytest.raises(UnsupportedPlan, match="hook"):
+        job.run(1)
+    assert same(before, job.weights())
+    assert all(p.grad is None and p.summed_grad is None for p in job.optimizer.params)
+    assert charged_steps(dataset) == 0
+
+
 def test_a_guard_is_copied_as_itself_and_not_pickled(new_dataset: NewDataset, new_job: NewJob) -> None:
     guard = new_job(new_dataset()).guard
     assert copy.deepcopy({"guard": guard})["guard"] is guard

@@ -159,6 +159,11 @@ class OpacusGuard:
             if self.refusal is not None:
                 return self._end(optimizer, self.refusal)
             try:
+                if optimizer.step_hook is not charge_then_account:
+                    raise UnsupportedPlan(
+                        "Another step hook stands in the guard's place: this step would not be charged. "
+                        "Attach your hooks before the guard is made: it calls them after it has charged."
+                    )
                 return pre_step(closure)
             except BudgetExceeded as refusal:
                 self.refusal = refusal
