@@ -6,11 +6,12 @@ ledger, and read back as a `Rule` (SOUNDNESS section 4).
 
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from accountant.grid import DELTA_UNIT, NAT_UNIT, Grid
+from accountant.grid import DELTA_UNIT, GRIDS, NAT_UNIT, Grid
 from accountant.loss import Loss, total
 from accountant.mechanisms import AnyMechanism, Document, Number, Whole
 from accountant.mixture import Mixture
@@ -23,7 +24,9 @@ ITEMS_MAX = 256
 
 Slug = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 """1 to 64 characters: small letters, digits, - and _, not starting with - or _."""
-Delta = Annotated[Number, Field(gt=0, lt=1)]
+LEAST_DELTA: Final = 1e-290
+"""Far below any use; smaller ones have no exact split, and logarithms that overflow."""
+Delta = Annotated[Number, Field(ge=LEAST_DELTA, lt=1)]
 
 
 class Charge(Document):
@@ -48,6 +51,17 @@ def split_delta(delta: float, delta_add: float | None) -> tuple[Fraction, float]
     """
     add = decimal(delta) / 10 if delta_add is None else decimal(delta_add)
     return add, round_down(decimal(delta) - add)
+
+
+def workload_loss(workload: Workload, grid: Grid) -> Loss:
+    """All of a workload. May take seconds: kept, so that it is computed before the teller asks for it."""
+    return _workload_loss(workload, grid.version)
+
+
+@lru_cache(maxsize=64)
+def _workload_loss(workload: Workload, grid_version: int) -> Loss:
+    grid = GRIDS[grid_version]
+    return total(grid, (item.loss(grid) for item in workload))
 
 
 class Budget(Document):
@@ -199,7 +213,7 @@ class ApproximateBudget(Budget):
         if self.workload is None:
             weights = default_prior(grid, self.epsilon, mix)
         else:
-            weights = workload_prior(grid, total(grid, (item.loss(grid) for item in self.workload)), mix)
+            weights = workload_prior(grid, workload_loss(self.workload, grid), mix)
         return {
             "delta_add": str(floor_units(add, DELTA_UNIT)),
             "delta_mix": repr(mix),

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final, Self
 
-from accountant.budgets import ANY_BUDGET, Budget, Workload, split_delta
+from accountant.budgets import ANY_BUDGET, Budget, Workload, split_delta, workload_loss
 from accountant.errors import LedgerCorrupt
 from accountant.grid import DELTA_UNIT, GRIDS, Grid
 from accountant.loss import Loss, total
@@ -119,7 +119,7 @@ def bind_dataset(
     if workload is None:
         weights = reading_prior(grid)
     else:
-        weights = workload_prior(grid, total(grid, (item.loss(grid) for item in workload)), mix)
+        weights = workload_prior(grid, workload_loss(workload, grid), mix)
     return Dataset(
         name=request.name,
         unit=request.unit,
@@ -180,7 +180,7 @@ class State:
             dataset = Dataset.model_validate_json(json.dumps(document["dataset"]))
             budgets = {name: BudgetEntry.parse(entry) for name, entry in document["budgets"].items()}
             return cls(head, time, dataset, budgets, document["closed"], totals=dict(totals))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerCorrupt(f"the stored configuration of a dataset cannot be read: {error}") from error
 
 

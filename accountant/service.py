@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, Self
 
 from accountant import advice, history, odometer, receipts
-from accountant.budgets import ANY_BUDGET, Budget
+from accountant.budgets import ANY_BUDGET, LEAST_DELTA, Budget, workload_loss
 from accountant.commands import (
     ChargeCommand,
     CloseCommand,
@@ -33,6 +33,7 @@ from accountant.errors import (
     UnknownBudget,
     UnknownDataset,
 )
+from accountant.grid import CURRENT_GRID
 from accountant.ledger import DATASET_SCOPE, State
 from accountant.mechanisms import Mechanism
 from accountant.stores import EMPTY_HEAD, Store, open_store
@@ -81,6 +82,7 @@ class Accountant:
 
     def create_dataset(self, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
         request = validated(CreateDataset, body)
+        _warm(request, *request.budgets)
         return self._dataset_document(self._change(request.name, OpenCommand(request, principal)))
 
     def dataset(self, name: str) -> dict[str, Any]:
@@ -100,6 +102,7 @@ class Accountant:
     def add_budget(self, name: str, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
         self.state(name)
         budget = validated(ANY_BUDGET, body)
+        _warm(budget)
         state = self._change(name, SetBudgetCommand(budget, principal))
         return self._budget_state(state, budget.name)
 
@@ -121,6 +124,7 @@ class Accountant:
                 etag=etag(before),
             )
         budget = _named(body, budget_name)
+        _warm(budget)
         state = self._change(name, SetBudgetCommand(budget, principal, if_match))
         document = self._budget_state(state, budget_name)
         if type(budget) is type(before.budget) and budget.limit() > before.budget.limit():
@@ -206,7 +210,7 @@ class Accountant:
     # -- readings
 
     def odometer(self, name: str, delta: float | None = None) -> dict[str, Any]:
-        if delta is not None and not 0 < delta < 1:
+        if delta is not None and not LEAST_DELTA <= delta < 1:
             raise InvalidRequest(
                 f"delta: must be above 0 and below 1, got {delta}",
                 errors=[{"field": "delta", "message": "must be above 0 and below 1"}],
@@ -323,6 +327,14 @@ class _Waiter:
         if self._outcome is None:
             raise StoreUnavailable("the ledger gave no answer")
         return self._outcome
+
+
+def _warm(*documents: CreateDataset | Budget) -> None:
+    """Compute here what a decision needs of the workloads: the teller, which all wait for, never does."""
+    for document in documents:
+        workload = getattr(document, "workload", None)
+        if workload is not None:
+            workload_loss(workload, CURRENT_GRID)
 
 
 def prepared_charge(body: Body | Mapping[str, Any]) -> Prepared:

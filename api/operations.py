@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from accountant import errors
-from accountant.budgets import AnyBudget
+from accountant.budgets import LEAST_DELTA, AnyBudget
 from accountant.commands import CreateDataset, ManyCharges, OneCharge, Text
 from accountant.convert import ConvertRequest
 from accountant.documents import validated
@@ -56,7 +56,7 @@ class LedgerPage(Document):
 class OdometerQuery(Document):
     """At which δ."""
 
-    delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = None
+    delta: Annotated[float, Field(ge=LEAST_DELTA, lt=1, allow_inf_nan=False)] | None = None
     """Another δ than the dataset's, as what-if."""
 
 
@@ -105,6 +105,8 @@ class Operation:
     status: int = 200
     refuses: tuple[type[OdometerError], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
+    computes: bool = False
+    """Whether a request may ask for seconds of computing: curves of mechanisms not met before."""
 
     @property
     def errors(self) -> tuple[type[OdometerError], ...]:
@@ -191,6 +193,7 @@ OPERATIONS: tuple[Operation, ...] = (
         lambda call: call.accountant.create_dataset(call.body, call.who.principal),
         replies.DatasetReply,
         body=CreateDataset,
+        computes=True,
         status=201,
         refuses=(errors.DatasetExists,),
     ),
@@ -237,6 +240,7 @@ OPERATIONS: tuple[Operation, ...] = (
         lambda call: call.accountant.add_budget(call.dataset, call.body, call.who.principal),
         replies.BudgetState,
         body=BUDGET,
+        computes=True,
         status=201,
         refuses=(errors.BudgetExists, errors.DatasetClosed),
     ),
@@ -248,6 +252,7 @@ OPERATIONS: tuple[Operation, ...] = (
         _change_budget,
         replies.BudgetState,
         body=BUDGET,
+        computes=True,
         refuses=(errors.UnknownBudget, errors.EditConflict, errors.IfMatchRequired, errors.DatasetClosed),
         headers={"If-Match": "The etag of the budget as you read it"},
     ),
@@ -260,6 +265,7 @@ OPERATIONS: tuple[Operation, ...] = (
         lambda call: call.accountant.check(call.dataset, call.body),
         replies.CheckReply,
         body=CHARGES,
+        computes=True,
         refuses=(errors.NotValidUnderAdjacency,),
     ),
     Operation(
@@ -313,6 +319,7 @@ OPERATIONS: tuple[Operation, ...] = (
         lambda call: call.accountant.convert(call.body),
         replies.ConvertReply,
         body=ConvertRequest,
+        computes=True,
         refuses=(errors.NotValidUnderAdjacency,),
     ),
     Operation(

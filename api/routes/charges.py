@@ -3,7 +3,6 @@
 import logging
 from collections import OrderedDict
 
-from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from accountant.commands import ChargeCommand, Prepared
@@ -14,7 +13,7 @@ from accountant.service import Accountant, idempotency_key, is_slug, prepared_ch
 from api.auth import KeyRing, Role, allowed
 from api.incoming import bearer, header, read_body
 from api.problems import MEDIA_TYPE, internal_error, problem_bytes
-from api.waiting import LoopSink, in_thread
+from api.waiting import COMPUTING, PREPARING, LoopSink, in_thread
 
 log = logging.getLogger("odometer.api")
 
@@ -70,12 +69,13 @@ class ChargeEndpoint:
         if not is_slug(name):
             raise unknown_dataset(name)
         if prepared is None:
-            prepared = await in_thread(self._sink.slow_after_s, self._prepare, name, body)
+            prepared = await in_thread(self._sink.slow_after_s, self._prepare, name, body, lane=PREPARING)
         command = ChargeCommand(prepared, identity.principal, key)
         outcome = await self._sink.ask(name, command)
         if isinstance(outcome, Admitted | Replayed):
             return self._accountant.receipt(outcome, prepared, identity.principal)
-        raise await run_in_threadpool(self._accountant.refusal, outcome, prepared)
+        limit_s = self._sink.slow_after_s
+        raise await in_thread(limit_s, self._accountant.refusal, outcome, prepared, lane=COMPUTING)
 
     def _prepare(self, name: str, body: bytes) -> Prepared:
         try:

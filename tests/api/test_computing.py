@@ -1,0 +1,100 @@
+"""Work that computes long has threads of its own: whoever asks for much of it stops nobody else's charges."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from serving import live
+
+import accountant.budgets
+from accountant.errors import StoreUnavailable
+from accountant.service import Accountant
+from api.waiting import Lane, in_thread
+
+
+def test_a_lane_leaves_the_other_threads_alone() -> None:
+    """However much long work waits, short work is done at once."""
+
+    async def run() -> None:
+        go, lane = threading.Event(), Lane(2)
+        busy = [asyncio.ensure_future(in_thread(30, go.wait, 30, lane=lane)) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert await in_thread(10, lambda: "done") == "done"
+        assert not any(task.done() for task in busy)
+        go.set()
+        assert all(await asyncio.gather(*busy))
+
+    asyncio.run(run())
+
+
+def test_work_that_nobody_waits_for_is_not_begun() -> None:
+    """Its caller heard 503 while it queued: it must not be done afterwards, unseen."""
+    begun: list[int] = []
+
+    async def run() -> None:
+        go, lane = threading.Event(), Lane(1)
+        first = asyncio.ensure_future(in_thread(30, go.wait, 30, lane=lane))
+        await asyncio.sleep(0)
+        with pytest.raises(StoreUnavailable):
+            await in_thread(0.05, begun.append, 1, lane=lane)
+        go.set()
+        await first
+        await in_thread(10, begun.append, 2, lane=lane)
+
+    asyncio.run(run())
+    assert begun == [2]
+
+
+def test_charges_go_on_while_conversions_hold_their_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More conversions than there are worker threads: a key is still looked up, and a charge still made."""
+    go, began = threading.Event(), threading.Event()
+
+    def slow(_: Any) -> dict[str, Any]:
+        began.set()
+        go.wait(30)
+        return {"readings": [], "totals": {}}
+
+    monkeypatch.setattr(Accountant, "convert", staticmethod(slow))
+    with live(slow_after_s=5, key_refresh_s=1e-6) as service:  # the keys are read again for each request
+        service.open("d")
+        body = {"mechanism": {"kind": "gaussian", "noise_multiplier": 1}, "count": 1, "delta": 1e-5}
+        asked = [
+            threading.Thread(
+                target=service.ask, args=("POST", "/v1/convert", "reader"), kwargs={"json": body}
+            )
+            for _ in range(60)
+        ]
+        for thread in asked:
+            thread.start()
+        try:
+            assert began.wait(10)
+            assert service.charge("d", "k").status_code == 201
+        finally:
+            go.set()
+            for thread in asked:
+                thread.join(30)
+
+
+def test_the_curves_of_a_workload_are_not_computed_by_the_teller(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+    real = accountant.budgets.total
+
+    def noted(*arguments: Any) -> Any:
+        names.append(threading.current_thread().name)
+        return real(*arguments)
+
+    monkeypatch.setattr(accountant.budgets, "total", noted)
+    mechanism = {"kind": "gaussian", "noise_multiplier": 7.25}
+    budget = {
+        "name": "b",
+        "kind": "approximate",
+        "epsilon": 1,
+        "delta": 1e-6,
+        "workload": [{"mechanism": mechanism, "count": 3}],
+    }
+    with Accountant.open("memory://") as embedded:
+        document = {"name": "d", "unit": "p", "adjacency": "add_remove", "delta": 1e-6, "budgets": [budget]}
+        embedded.create_dataset(document, "p")
+    assert names
+    assert "teller" not in names
