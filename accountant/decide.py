@@ -14,6 +14,7 @@ from accountant.errors import (
     DatasetExists,
     EditConflict,
     KeyReused,
+    LedgerCorrupt,
     NotValidUnderAdjacency,
     OdometerError,
     UnknownBudget,
@@ -125,6 +126,14 @@ def _charge_entry(state: State, command: ChargeCommand, totals: Any, now: str) -
 
 def _replay(state: State, command: ChargeCommand, known: Row) -> Decision:
     entry = json.loads(known.body)
+    whose = (entry.get("principal"), entry.get("key"))
+    if whose != (command.principal, command.key) or entry_hash(known.body) != known.hash:
+        # Nothing may be released on an entry that is somebody else's, or that was changed.
+        raise LedgerCorrupt(
+            f"key {command.key!r} leads to entry {known.sequence}, which is not its own or was changed: "
+            "nothing was charged; run odometer verify",
+            sequence=known.sequence,
+        )
     if canonical(entry["command"]).decode() != command.prepared.command:
         raise KeyReused(
             f"key {command.key!r} was used for another charge (entry {known.sequence}): "

@@ -145,7 +145,9 @@ class Recount:
         if entry.get("prev") != self.hash and not self._unlinked:
             named, real = str(entry.get("prev"))[:16], self.hash[:16]
             self._fault(f"does not follow the entry before it: names {named}…, that one has {real}…", at)
-        if str(entry.get("time")) < self._time:
+        if not isinstance(entry.get("time"), str):
+            self._fault("has no time", at)
+        elif entry["time"] < self._time:
             self._fault("its time lies before that of an earlier entry", at)
 
     def _fold(self, row: Row, entry: dict[str, Any]) -> None:

@@ -341,9 +341,19 @@ def load_state(store: Store, stream: str, scopes: Sequence[str]) -> State | None
         )
     if CONFIG_BLOB not in blobs:
         raise LedgerCorrupt(f"the configuration of {stream} is missing: run odometer verify")
-    time_of_last = str(json.loads(rows[0].body)["time"])
-    state = State.restore(head, time_of_last, blobs[CONFIG_BLOB], {})
+    state = State.restore(head, _time_of(stream, rows[0]), blobs[CONFIG_BLOB], {})
+    if state.dataset.name != stream:
+        raise LedgerCorrupt(f"the ledger of {stream} is that of {state.dataset.name}: run odometer verify")
     return replace(state, totals=_totals(state, scopes, blobs))
+
+
+def _time_of(stream: str, row: Row) -> str:
+    try:
+        return str(json.loads(row.body)["time"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerCorrupt(
+            f"entry {row.sequence} of {stream} cannot be read: run odometer verify"
+        ) from error
 
 
 def _totals(state: State, scopes: Sequence[str], blobs: dict[str, bytes]) -> dict[str, Loss]:

@@ -26,12 +26,15 @@ _NEW_ENTRY = "INSERT INTO entries(id, hash, body) VALUES (?, ?, ?)"
 _NEW_KEY = "INSERT INTO keys(stream, key, sequence) VALUES (?, ?, ?)"
 _PUT_BLOB = """INSERT INTO blobs(stream, name, value) VALUES (?, ?, ?)
     ON CONFLICT (stream, name) DO UPDATE SET value=excluded.value"""
-_BLOB = "SELECT value FROM blobs WHERE stream=? AND name=?"
-_BLOBS = "SELECT name, value FROM blobs WHERE stream=? AND name>? AND name>=? ORDER BY name LIMIT ?"
-_ENTRIES = "SELECT id, hash, body FROM entries WHERE id>? AND id<=? ORDER BY id"
+# CAST: a person's database tool may have put text in the place of bytes; the bytes are the same.
+_BLOB = "SELECT CAST(value AS BLOB) FROM blobs WHERE stream=? AND name=?"
+_BLOBS = (
+    "SELECT name, CAST(value AS BLOB) FROM blobs WHERE stream=? AND name>? AND name>=? ORDER BY name LIMIT ?"
+)
+_ENTRIES = "SELECT id, hash, CAST(body AS BLOB) FROM entries WHERE id>? AND id<=? ORDER BY id"
 _STREAMS = "SELECT name FROM streams WHERE name>? ORDER BY name LIMIT ?"
 # LEFT JOIN: a key whose entry is gone must be seen as damage, not as a key that is free.
-_FIND = """SELECT keys.key, keys.sequence, entries.hash, entries.body
+_FIND = """SELECT keys.key, keys.sequence, entries.hash, CAST(entries.body AS BLOB)
     FROM keys LEFT JOIN entries ON entries.id = (keys.stream << {bits}) + keys.sequence
     WHERE keys.stream=? AND keys.key IN ({marks})"""
 _PUT_NOTE = """INSERT INTO notes(name, salt, text) VALUES (?, ?, ?)

@@ -1,0 +1,126 @@
+"""A stream that someone changed behind the service's back: that one is refused, all others go on."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import ONE, dataset_document
+
+from accountant.errors import LedgerCorrupt
+from accountant.ledger import entry_hash
+from accountant.service import Accountant
+from accountant.stores import open_store
+from accountant.verify import verify
+
+FIRST_CHARGE = (1 << 40) + 2
+"""Id of the first dataset's second entry."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger of two datasets with a charge each."""
+    with Accountant.open(f"sqlite:///{tmp_path}/ledger.sqlite") as accountant:
+        for name in ("broken", "whole"):
+            accountant.create_dataset(dataset_document(name), "p")
+            accountant.charge(name, ONE, "k", "p")
+    return tmp_path / "ledger.sqlite"
+
+
+def run(path: Path, *statements: tuple[Any, ...]) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement, *values in statements:
+            assert connection.execute(statement, values).rowcount > 0, statement
+
+
+def rewritten(path: Path, body: bytes) -> None:
+    """Another last entry, with hashes that fit."""
+    digest = entry_hash(body)
+    run(
+        path,
+        ("UPDATE entries SET body=?, hash=? WHERE id=?", body, digest, FIRST_CHARGE),
+        ("UPDATE streams SET hash=? WHERE id=1", digest),
+    )
+
+
+def findings(path: Path) -> list[str]:
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        return [finding.what for verdict in verify(store) for finding in verdict.findings]
+
+
+@pytest.fixture
+def opened(path: Path) -> Iterator[Any]:
+    accountants = []
+
+    def open_() -> Accountant:
+        accountants.append(Accountant.open(f"sqlite:///{path}"))
+        return accountants[-1]
+
+    yield open_
+    for accountant in accountants:
+        accountant.close()
+
+
+def refused_alone(accountant: Accountant) -> None:
+    """The changed dataset is refused, read and charged, and the other one is charged as before."""
+    with pytest.raises(LedgerCorrupt):
+        accountant.charge("broken", ONE, "new", "p")
+    with pytest.raises(LedgerCorrupt):
+        accountant.odometer("broken")
+    assert accountant.charge("whole", ONE, "new", "p")[0]["sequence"] == 3
+    assert accountant.teller.alive
+
+
+def test_a_last_entry_without_a_time(path: Path, opened: Any) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        [body] = connection.execute("SELECT body FROM entries WHERE id=?", (FIRST_CHARGE,)).fetchone()
+    entry = json.loads(body)
+    del entry["time"]
+    rewritten(path, json.dumps(entry, sort_keys=True, separators=(",", ":")).encode())
+    assert any("has no time" in what for what in findings(path))
+    refused_alone(opened())
+
+
+def test_a_last_entry_that_is_no_object(path: Path, opened: Any) -> None:
+    rewritten(path, b"[1]")
+    refused_alone(opened())
+
+
+def test_a_configuration_of_another_shape(path: Path, opened: Any) -> None:
+    statement = 'UPDATE blobs SET value=CAST(replace(value, \'"budgets":{\', \'"budgets":[],"x":{\') AS BLOB)'
+    run(path, (f"{statement} WHERE name='config' AND stream=1",))
+    refused_alone(opened())
+
+
+def test_two_ledgers_that_changed_names(path: Path, opened: Any) -> None:
+    """What was spent on one must not be read as what was spent on the other."""
+    names = (("x", 1), ("broken", 2), ("whole", 1))
+    run(path, *(("UPDATE streams SET name=? WHERE id=?", name, number) for name, number in names))
+    for name in ("broken", "whole"):
+        with pytest.raises(LedgerCorrupt, match="is that of"):
+            opened().charge(name, ONE, "new", "p")
+
+
+def test_a_key_that_leads_to_anothers_entry_is_no_replay(path: Path, opened: Any) -> None:
+    """Or a new release would be told that it is paid for."""
+    run(path, ("INSERT INTO keys(stream, key, sequence) VALUES (1, 'p/new', 2)",))
+    accountant = opened()
+    with pytest.raises(LedgerCorrupt, match="not its own"):
+        accountant.charge("broken", ONE, "new", "p")
+    assert accountant.charge("broken", ONE, "k", "p")[1]
+
+
+def test_text_in_the_place_of_the_same_bytes_is_read(path: Path, opened: Any) -> None:
+    """A database tool stored what it showed: nothing is lost, and nothing ends."""
+    run(
+        path,
+        ("UPDATE blobs SET value=CAST(value AS TEXT) WHERE stream=1",),
+        ("UPDATE entries SET body=CAST(body AS TEXT) WHERE id=?", FIRST_CHARGE),
+    )
+    accountant = opened()
+    assert accountant.charge("broken", ONE, "k", "p")[1]
+    assert accountant.charge("broken", ONE, "new", "p")[0]["sequence"] == 3
+    assert findings(path) == []
