@@ -14,9 +14,9 @@ from accountant.grid import CURRENT_GRID, Grid
 from accountant.ledger import DATASET_SCOPE, canonical
 from accountant.loss import Loss, total
 from accountant.mechanisms import Adjacency, AnyMechanism, Document, Number, Whole
-from accountant.mechanisms.base import EVERY_ADJACENCY, frozen
+from accountant.mechanisms.base import EVERY_ADJACENCY, ONE_LINE, frozen
 
-Text = Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=ONE_LINE)]
 """One line of 1 to 64 characters without control characters."""
 
 

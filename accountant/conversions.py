@@ -152,4 +152,4 @@ def _minimum(objective: Callable[[float], float], low: float, high: float) -> fl
 
 
 def _exp_up(logarithm: float) -> float:
-    return math.exp(min(logarithm, 700.0)) * (1 + _SLACK)
+    return math.exp(min(logarithm, 700.0)) * (1 + _SLACK) + 5e-324  # it may have underflowed

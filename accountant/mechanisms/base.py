@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Final, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -23,6 +23,10 @@ class Adjacency(StrEnum):
 
 
 EVERY_ADJACENCY = frozenset(Adjacency)
+
+ONE_LINE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+$"
+"""Text without control characters of either range, line separators, and what turns the direction of others:
+it is shown on terminals and pages next to numbers that people trust."""
 
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Mechanism, Number, bounded, not_negative_zero
+from accountant.mechanisms.base import ONE_LINE, Mechanism, Number, bounded, not_negative_zero
 from accountant.rounding import decimal
 
 MOST = 1e6
@@ -176,7 +176,7 @@ class NonPrivate(Mechanism):
     """A release without differential privacy: no bound, so every budget refuses it."""
 
     kind: Literal["non_private"] = "non_private"
-    what: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    what: Annotated[str, Field(min_length=1, max_length=200, pattern=ONE_LINE)]
     """What went out and why it has no bound, for the record, 1 to 200 characters."""
 
     title: ClassVar[str] = "Not private"

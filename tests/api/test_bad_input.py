@@ -182,6 +182,8 @@ CHARGE_FAULTS: list[tuple[Any, str]] = [
         with_mechanism(kind="poisson_subsampled", base={"kind": "laplace", "epsilon": 1}, sampling_rate=0.1),
         "base.kind",
     ),
+    (with_mechanism(kind="non_private", what="in red: \u009b31m"), "what"),
+    (with_mechanism(kind="non_private", what="turned \u202e"), "what"),
     (with_mechanism(kind="approximate", epsilon=1, delta=1), "delta"),
     (with_mechanism(kind="approximate", epsilon=1, delta=-1e-9), "delta"),
     (with_mechanism(kind="randomized_response", k=1, epsilon=1), "k"),
@@ -380,6 +382,9 @@ DATASET_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"adjacency": "neighbours"}, "adjacency"),
     ({"adjacency": None}, "adjacency"),
     ({"delta": 0}, "delta"),
+    ({"delta": 5e-324}, "delta"),
+    ({"unit": "per\u009b31mson"}, "unit"),
+    ({"unit": "per\u202eson"}, "unit"),
     ({"delta": 1}, "delta"),
     ({"delta": 1.5}, "delta"),
     ({"delta_add": 1}, "delta_add"),
@@ -458,7 +463,11 @@ def test_two_idempotency_keys_are_none(service: Live) -> None:
 
 
 QUERIES = [
-    ("/v1/datasets/d/odometer?delta={}", "delta", ["0", "1", "-0.1", "nan", "inf", "1e999", "x", "", "true"]),
+    (
+        "/v1/datasets/d/odometer?delta={}",
+        "delta",
+        ["0", "1", "5e-324", "-0.1", "nan", "inf", "1e999", "x", "", "true"],
+    ),
     ("/v1/datasets/d/ledger?limit={}", "limit", ["0", "1001", "-1", "x", "1.5", "", str(2**63), "9" * 400]),
     ("/v1/datasets/d/ledger?after={}", "after", ["-1", "x", "1.5", str(2**63), "9" * 400]),
     ("/v1/datasets/d/ledger?order=desc&before={}", "before", ["0", "-1", "x", str(2**63)]),
