@@ -287,7 +287,7 @@ def test_mu_is_a_gaussian_that_is_worse(kind: str, data: st.DataObject) -> None:
         for share in (0, 0.01, 0.3, 0.9, 0.999):
             epsilon = top * share
             assert worst(epsilon) <= oracles.gdp_delta(mu, epsilon) * (1 + mp.mpf(10) ** -20)
-        if kind in ("laplace", "pure", "approximate"):  # touches at epsilon 0
+        if kind in ("laplace", "pure", "approximate") and mu > 1e-40:  # touches at 0; the oracle has digits
             assert oracles.gdp_delta(mu * (1 - mp.mpf(10) ** -6), mp.mpf(0)) <= worst(mp.mpf(0))
 
 
