@@ -14,6 +14,25 @@ BODY_MAX: Final = 256 * 1024
 """Largest body that is read, in bytes."""
 _DEPTH_MAX: Final = 32
 _ERRORS_SHOWN: Final = 20
+_WORDS: Final = {
+    "extra_forbidden": "there is no field of this name",
+    "missing": "is missing",
+    "union_tag_invalid": "there is no kind {tag!r}: use one of {expected_tags}",
+    "union_tag_not_found": "needs a kind",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "finite_number": "must be a finite number",
+    "string_type": "must be text",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be below {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "too_short": "needs at least {min_length}, has {actual_length}",
+    "too_long": "takes at most {max_length}",
+    "string_pattern_mismatch": "does not have the form {pattern}",
+}
+"""Errors of pydantic as a person would say them."""
 
 
 def read_json(body: bytes) -> Any:
@@ -62,9 +81,9 @@ def dumps(document: Any) -> bytes:
 
 def invalid(error: ValidationError) -> NoReturn:
     """Raise InvalidRequest that lists each wrong field: where it is and what would be right."""
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    faults = error.errors(include_url=False, include_input=False)
     found = [
-        {"field": _field(item["loc"]), "message": item["msg"].removeprefix("Value error, ")}
+        {"field": _field(item["loc"]), "message": _message(item)}
         for item in faults
         if item["type"] != "too_short" or not _has_faulty_items(item["loc"], faults)
     ]
@@ -72,6 +91,14 @@ def invalid(error: ValidationError) -> NoReturn:
     first = shown[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     raise InvalidRequest(f"{first['field']}: {first['message']}{more}", errors=shown) from error
+
+
+def _message(fault: Any) -> str:
+    """What is wrong, in plain words."""
+    said = _WORDS.get(fault["type"])
+    if said is None:
+        return str(fault["msg"]).removeprefix("Value error, ")
+    return said.format(**fault.get("ctx", {}))
 
 
 def _has_faulty_items(location: tuple[int | str, ...], faults: Sequence[Any]) -> bool:

@@ -9,7 +9,6 @@ from accountant.advice import finite
 from accountant.ledger import CHECKPOINT_EVERY, State
 from accountant.loss import Loss, total
 from accountant.odometer import plan_readings
-from accountant.rules import Left
 from accountant.stores import Row, Store
 
 FOLD_MAX: Final = 1024
@@ -35,7 +34,7 @@ def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any
         "sequence": sequence,
         "time": time,
         "if_stopped_now": finite(odometer.if_stopped_now(spent, mixture, delta_add)),
-        "used": {rule.name: Left.of_floats(rule.limit, rule.spent(spent)).used for rule in state.rules},
+        "used": {rule.name: rule.left_of_limit(spent).used for rule in state.rules},
     }
 
 

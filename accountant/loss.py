@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accountant.grid import Grid
-from accountant.rounding import ratio_up
+from accountant.rounding import ratio_up, shown_up
 
 Amount = Fraction | float | int
 # An upper bound on a coordinate: an exact rational, or a float already nudged up. Infinity: no bound.
@@ -119,6 +119,12 @@ class Loss:
         if self.unbounded[index]:
             return math.inf
         return ratio_up(self.values[index], self.grid.units[index].denominator)
+
+    def shown(self, index: int) -> float:
+        """The coordinate as people read it: the shortest decimal is rounded up; infinity for no bound."""
+        if self.unbounded[index]:
+            return math.inf
+        return shown_up(self.values[index], self.grid.units[index].denominator)
 
     def renyi(self) -> npt.NDArray[np.float64]:
         """S(alpha) in nats at every finite order, shape (n_orders,), rounded up; infinity for no bound."""

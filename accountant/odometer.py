@@ -12,7 +12,7 @@ from accountant.ledger import BudgetEntry, State
 from accountant.loss import Loss
 from accountant.mixture import Mixture
 from accountant.rounding import decimal, round_down
-from accountant.rules import Left, Rule, root_up
+from accountant.rules import Rule, root_up
 
 HOLDS: Final = {
     "if_stopped_now": (
@@ -198,9 +198,7 @@ def covers(entry: BudgetEntry) -> str:
 
 def budget_state(entry: BudgetEntry, rule: Rule, totals: Loss, etag: str) -> dict[str, Any]:
     """A budget with what is spent and left, in its own parameter: spent rounded up, left down."""
-    shown = rule.left(totals)
-    if shown.order is not None and rule.kind == "approximate":  # not in the budget's own parameter
-        shown = Left.of_floats(rule.limit, rule.spent(totals))
+    shown = rule.left_of_limit(totals)
     return {
         **entry.budget.document(),
         "version": entry.version,
@@ -218,8 +216,8 @@ def loss_document(loss: Loss) -> dict[str, float | None]:
     grid = loss.grid
     mu_squared = loss.amount(grid.mu_squared)
     return {
-        "pure": finite(loss.amount(grid.pure)),
-        "rho": finite(loss.amount(grid.rho)),
+        "pure": finite(loss.shown(grid.pure)),
+        "rho": finite(loss.shown(grid.rho)),
         "mu": None if math.isinf(mu_squared) else root_up(mu_squared),
-        "delta": finite(loss.amount(grid.delta)),
+        "delta": finite(loss.shown(grid.delta)),
     }

@@ -26,8 +26,8 @@ def fragment_of(prepared: Prepared) -> str:
 
 
 def left(state: State) -> list[dict[str, Any]]:
-    """What is left per budget, as a document."""
-    return [json.loads(_left_json(rule, rule.left(state.spent))) for rule in state.rules]
+    """What is left per budget, as a document, in the budget's own parameter."""
+    return [json.loads(_left_json(rule, rule.left_of_limit(state.spent))) for rule in state.rules]
 
 
 def receipt(

@@ -1,6 +1,7 @@
 """Exact numbers and directed rounding: spent rounds up, limits round down."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 _LIBM = 4 * 2.0**-52
@@ -36,6 +37,27 @@ def ratio_down(numerator: int, denominator: int) -> float:
     """The greatest float <= numerator/denominator. Raises OverflowError above the largest."""
     value = numerator / denominator
     top, bottom = value.as_integer_ratio()
+    return value if top * denominator <= numerator * bottom else math.nextafter(value, -math.inf)
+
+
+def shown_up(numerator: int, denominator: int) -> float:
+    """A float as near as can be whose shortest decimal is not below numerator/denominator.
+
+    That decimal is what people see, and what a number on the wire means: exactly 3/10 is 0.3. Infinity above
+    the largest.
+    """
+    try:
+        value = numerator / denominator
+    except OverflowError:
+        return math.inf
+    top, bottom = Decimal(repr(value)).as_integer_ratio()
+    return value if top * denominator >= numerator * bottom else math.nextafter(value, math.inf)
+
+
+def shown_down(numerator: int, denominator: int) -> float:
+    """As `shown_up`, for what is left: its shortest decimal is not above. Raises OverflowError."""
+    value = numerator / denominator
+    top, bottom = Decimal(repr(value)).as_integer_ratio()
     return value if top * denominator <= numerator * bottom else math.nextafter(value, -math.inf)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from accountant.grid import DELTA_UNIT, NAT_UNIT, Grid
 from accountant.loss import Loss
 from accountant.mixture import Mixture
-from accountant.rounding import decimal, ratio_down, ratio_up, round_down, round_up
+from accountant.rounding import decimal, round_down, round_up, shown_down, shown_up
 
 
 class Left(NamedTuple):
@@ -29,10 +29,10 @@ class Left(NamedTuple):
         """From whole units, each figure rounded once."""
         unit = NAT_UNIT.denominator
         return cls(
-            ratio_down(limit, unit),
-            ratio_up(spent, unit),
-            ratio_down(limit - spent, unit) if spent < limit else 0.0,
-            ratio_up(spent, limit) if spent < limit else 1.0,
+            shown_down(limit, unit),
+            shown_up(spent, unit),
+            shown_down(limit - spent, unit) if spent < limit else 0.0,
+            shown_up(spent, limit) if spent < limit else 1.0,
             order,
         )
 
@@ -69,6 +69,10 @@ class Rule:
         """What a receipt shows."""
         raise NotImplementedError
 
+    def left_of_limit(self, totals: Loss) -> Left:
+        """As `left`, always in the budget's own parameter; may take a millisecond."""
+        return self.left(totals)
+
     def why_not(self, asked: Loss, after: Loss) -> str:
         """In words, why `after` does not fit when `asked` was added."""
         raise NotImplementedError
@@ -91,7 +95,7 @@ class CoordinateRule(Rule):
         return totals.values[self.index] <= self.units
 
     def spent(self, totals: Loss) -> float:
-        return totals.amount(self.index) if not self._approximate(totals) else math.inf
+        return totals.shown(self.index) if not self._approximate(totals) else math.inf
 
     def left(self, totals: Loss) -> Left:
         if totals.unbounded[self.index] or self._approximate(totals):
@@ -181,9 +185,12 @@ class ApproximateRule(Rule):
         """
         best = self.roomiest(totals)
         if best is None:
-            return Left.of_floats(self.limit, self.spent(totals))
+            return self.left_of_limit(totals)
         order = float(self.grid.orders[best])
         return Left.of_units(self.capacity[best], totals.values[best], order)
+
+    def left_of_limit(self, totals: Loss) -> Left:
+        return Left.of_floats(self.limit, self.spent(totals))
 
     def roomiest(self, totals: Loss) -> int | None:
         """Index of the order with the largest share of room left, None when none has any."""

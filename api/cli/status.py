@@ -40,12 +40,20 @@ def status(
         # From the odometer's answer: budgets and readings of one moment.
         budget_blocks(odometer["budgets"])
         _readings([odometer.reading(name) for name in _SHOWN], notes)
+        _guarantees(odometer["readings"])
     if not shown:
         out.print("There is no dataset yet: odometer dataset create")
     if notes:
         out.print()
     for number, note in enumerate(notes, 1):
         indented(f"[{number}] {note}", 0, "dim")
+
+
+def _guarantees(readings: Sequence[Mapping[str, Any]]) -> None:
+    """What may be promised to people: the budgets' limits."""
+    for reading in readings:
+        if reading["name"] == "guarantee":
+            indented(f"guarantee of {reading['budget']}: {reading['holds']}")
 
 
 def _readings(readings: Sequence[Mapping[str, Any]], notes: list[str]) -> None:

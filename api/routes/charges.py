@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 from accountant.commands import ChargeCommand, Prepared
 from accountant.decide import Admitted, Replayed
 from accountant.documents import BODY_MAX, read_json
-from accountant.errors import OdometerError
+from accountant.errors import BudgetExceeded, OdometerError
 from accountant.service import Accountant, idempotency_key, is_slug, prepared_charge, unknown_dataset
 from api.auth import KeyRing, Role, allowed
 from api.incoming import bearer, header, read_body
@@ -75,7 +75,10 @@ class ChargeEndpoint:
         if isinstance(outcome, Admitted | Replayed):
             return self._accountant.receipt(outcome, prepared, identity.principal)
         limit_s = self._sink.slow_after_s
-        raise await in_thread(limit_s, self._accountant.refusal, outcome, prepared, lane=COMPUTING)
+        error = await in_thread(limit_s, self._accountant.refusal, outcome, prepared, lane=COMPUTING)
+        if error.status == BudgetExceeded.status:  # a refusal is no entry: the log is where it can be found
+            log.info("refused %s a charge of %s: %s", identity.principal, name, error.detail)
+        raise error
 
     def _prepare(self, name: str, body: bytes) -> Prepared:
         try:

@@ -30,6 +30,7 @@ from accountant.grid import DELTA_UNIT, GRID_V1, NAT_UNIT
 from accountant.ledger import canonical, entry_hash, fold
 from accountant.mechanisms import ANY_MECHANISM
 from accountant.mechanisms.base import thawed
+from accountant.rounding import decimal
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 from accountant.teller import load_state
@@ -417,8 +418,8 @@ class LedgerMachine(RuleBasedStateMachine):
             if place is None or budget["spent"] is None:
                 continue
             exact = spent.units[place] * NAT_UNIT
-            assert Fraction(budget["spent"]) >= exact
-            assert Fraction(budget["left"]) <= max(Fraction(0), Fraction(repr(budget["limit"])) - exact)
+            assert decimal(budget["spent"]) >= exact
+            assert decimal(budget["left"]) <= max(Fraction(0), decimal(budget["limit"]) - exact)
 
 
 LedgerMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
