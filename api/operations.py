@@ -13,7 +13,8 @@ from accountant.convert import ConvertRequest
 from accountant.documents import validated
 from accountant.errors import OdometerError
 from accountant.mechanisms import Document
-from accountant.service import PAGE_MAX, Accountant
+from accountant.requests import PAGE_MAX
+from accountant.service import Accountant
 from api import replies
 from api.auth import Identity, KeyRing, Role
 

@@ -8,9 +8,10 @@ from weakref import WeakKeyDictionary
 
 from anyio import CapacityLimiter, to_thread
 
+from accountant.book import Outcome
 from accountant.commands import Command
 from accountant.errors import StoreUnavailable
-from accountant.teller import Outcome, Teller
+from accountant.teller import Teller
 
 log = logging.getLogger("odometer.api")
 

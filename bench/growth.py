@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from accountant.book import Book, Job
 from accountant.commands import ChargeCommand
-from accountant.service import Accountant, prepared_charge
+from accountant.requests import prepared_charge
+from accountant.service import Accountant
 from accountant.stores import open_store
-from accountant.teller import Book, Job, utc_now
+from accountant.teller import utc_now
 from odometer_client.keys import new_key
 from odometer_client.testing import Service, serve
 

@@ -9,7 +9,8 @@ from accountant.commands import ChargeCommand, Prepared
 from accountant.decide import Admitted, Replayed
 from accountant.documents import BODY_MAX, read_json
 from accountant.errors import BudgetExceeded, OdometerError
-from accountant.service import Accountant, idempotency_key, is_slug, prepared_charge, unknown_dataset
+from accountant.requests import idempotency_key, is_slug, prepared_charge, unknown_dataset
+from accountant.service import Accountant
 from api.auth import KeyRing, Role, allowed
 from api.incoming import bearer, header, read_body
 from api.problems import MEDIA_TYPE, internal_error, problem_bytes

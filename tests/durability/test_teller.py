@@ -9,11 +9,13 @@ import pytest
 from faulty import FaultyStore, before
 from serving import ONE, dataset_document
 
+from accountant.book import Outcome
 from accountant.commands import ChargeCommand
 from accountant.decide import Admitted, Refused, Replayed
 from accountant.errors import BudgetExceeded, OdometerError, Overloaded, StoreUnavailable
-from accountant.service import Accountant, prepared_charge
-from accountant.teller import WAITING_MAX, Outcome
+from accountant.requests import prepared_charge
+from accountant.service import Accountant
+from accountant.teller import WAITING_MAX
 from odometer_client.keys import new_key
 
 PREPARED = prepared_charge(ONE)

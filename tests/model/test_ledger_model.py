@@ -17,6 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from accountant.book import load_state
 from accountant.errors import (
     BudgetExceeded,
     BudgetExists,
@@ -33,7 +34,6 @@ from accountant.mechanisms.base import thawed
 from accountant.rounding import decimal
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
-from accountant.teller import load_state
 
 Document = dict[str, Any]
 UNITS = [NAT_UNIT] * (GRID_V1.size - 1) + [DELTA_UNIT]
