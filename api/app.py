@@ -40,7 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     `app.state` then holds `accountant`, `ring` and `first_key` (the admin key of a first start, or None).
     """
-    app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, lifespan=_lifespan)
+    app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=_lifespan)
     app.state.settings = settings
     app.state.teller_died = False
     problems.install(app)

@@ -151,7 +151,7 @@ class KeyRing:
     def revoke(self, key: str, by: str) -> None:
         """Take a key out of use for good. Raises UnknownKey."""
         self.refresh()
-        if not any(identity.key == key for identity in self._by_token.values()):
+        if not any(identity.key == key for identity in list(self._by_token.values())):
             raise UnknownKey(f"there is no key {key[:80]!r}")
         self._append({"type": "key_revoked", "id": key, "by": by})
 

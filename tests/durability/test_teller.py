@@ -165,7 +165,7 @@ def test_a_decision_that_fails_charges_nothing_and_kills_nobody(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("accountant.teller.decide", broken)
+        patched.setattr("accountant.book.decide", broken)
         with pytest.raises(OdometerError, match="nothing was charged"):
             accountant.charge("d", ONE, "k", "p")
     assert accountant.charge("d", ONE, "k", "p")[0]["sequence"] == 2
