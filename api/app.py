@@ -21,7 +21,7 @@ from api import dashboard, problems
 from api.auth import Identity, KeyRing
 from api.openapi import describe
 from api.operations import CHARGE, OPERATIONS
-from api.routes.charges import ChargeEndpoint
+from api.routes.charges import ChargeEndpoint, ChargesFirst
 from api.routes.endpoint import endpoint
 from api.settings import Settings
 from api.waiting import LoopSink, in_thread
@@ -44,6 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.teller_died = False
     problems.install(app)
+    app.add_middleware(ChargesFirst)
     for operation in OPERATIONS:
         if operation is not CHARGE:
             app.add_api_route(
@@ -85,8 +86,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.first_key = await run_in_threadpool(ring.create_first)
         sink = LoopSink(accountant.teller, settings.slow_after_s)
         app.state.accountant, app.state.ring = accountant, ring
-        charge = Route(CHARGE.path, ChargeEndpoint(accountant, ring, sink), methods=["POST"])
-        app.router.routes.insert(0, charge)  # first, since it is asked most
+        app.state.charges = ChargeEndpoint(accountant, ring, sink)
+        charge = Route(CHARGE.path, app.state.charges, methods=["POST"])  # for what ChargesFirst lets pass
+        app.router.routes.append(charge)
         try:
             yield
         finally:

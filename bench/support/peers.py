@@ -21,7 +21,7 @@ def checker(token: str):
     """A dependency that checks the key as the service does: by its hash."""
     known = {hashlib.sha256(token.encode()).hexdigest(): "p_bench"}
 
-    def principal(credentials: Annotated[HTTPAuthorizationCredentials, Depends(bearer)]) -> str:
+    async def principal(credentials: Annotated[HTTPAuthorizationCredentials, Depends(bearer)]) -> str:
         found = known.get(hashlib.sha256(credentials.credentials.encode()).hexdigest())
         if found is None:
             raise HTTPException(401)
