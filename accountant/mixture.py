@@ -19,7 +19,8 @@ Floats = npt.NDArray[np.float64]
 _ULPS = 16 * 2.0**-53
 """Bound on the relative float error of one term of a sum, with room to spare."""
 _STEPS = 60
-_TOLERANCE = 1e-14
+_NEAR = 1e-7
+"""A Newton step of this relative size is the last one: what is left of the error is its square."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,12 @@ class Mixture:
         for _ in range(_STEPS):
             bound, slope, x = self._certificate(losses, epsilon, x)
             root = epsilon + (self.log_delta - bound) / slope
-            if not 0 < root < epsilon * (1 - _TOLERANCE):
+            if not 0 < root < epsilon:
                 break
-            epsilon = root
-        return self._admissible(losses, epsilon)
+            near, epsilon = root > epsilon * (1 - _NEAR), root
+            if near:
+                break
+        return self._admissible(losses, epsilon, x)
 
     def odometer(self, losses: Floats) -> float:
         """The epsilon that holds at all moments at once: log sum w e^{(a-1)(eps-S)} = log(1/delta).
@@ -94,16 +97,18 @@ class Mixture:
         for _ in range(_STEPS):
             level, slope, size = self._level(losses, epsilon)
             lower = epsilon - (level + self.log_delta) / slope
-            if lower >= epsilon - _TOLERANCE * abs(epsilon):
+            if lower >= epsilon:
                 break
-            epsilon = lower
+            near, epsilon = lower > epsilon - _NEAR * abs(epsilon), lower
+            if near:
+                break
         slack = _ULPS * (size + abs(self.log_delta)) / slope
         return max(0.0, epsilon + slack + _ULPS * abs(epsilon))
 
-    def _admissible(self, losses: Floats, epsilon: float) -> float:
-        """`epsilon`, moved up until the certificate accepts it."""
+    def _admissible(self, losses: Floats, epsilon: float, x: float | None) -> float:
+        """`epsilon`, moved up until the certificate, searched for from `x`, accepts it."""
         step = 1e-14 * (1 + abs(epsilon))
-        while self.log_delta_filter(losses, epsilon) > self.log_delta:
+        while self._certificate(losses, epsilon, x)[0] > self.log_delta:
             epsilon, step = epsilon + step, step * 2
         return epsilon
 
@@ -178,7 +183,7 @@ def _inner_maximum(terms: Floats, steps: Floats, start: float | None = None) -> 
         proposal = x + step
         if not low < proposal < high:
             proposal = 2 * x if math.isinf(high) else (low + high) / 2
-        if abs(proposal - x) <= 1e-13 * x:
+        near, x = abs(proposal - x) <= _NEAR * x, proposal
+        if near:
             break
-        x = proposal
     return x
