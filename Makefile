@@ -87,10 +87,12 @@ endef
 
 # Each stamp is one install that went through; a changed project file or pin makes it run again.
 .venv/installed: $(PROJECTS) | .venv/bin/python
+	@echo "installing the service into .venv: a minute or two"
 	$(BIN)/python $(PIP_INSTALL) -e clients/python -e .
 	@touch $@
 
 .venv/installed-dev: $(PROJECTS) | .venv/bin/python
+	@echo "installing what the tests need into .venv: a minute or two"
 	$(BIN)/python $(PIP_INSTALL) -e clients/python -e '.[dev]'
 	@touch .venv/installed $@
 
@@ -100,6 +102,7 @@ endef
 
 # torch first and alone: asked for by another package it may come as a build for graphics cards, of several GB.
 .venv-hooks/installed: $(PROJECTS) | .venv-hooks/bin/python
+	@echo "installing torch, Opacus and OpenDP into .venv-hooks: several minutes, several GB"
 	$(HOOKS_BIN)/python $(PIP_INSTALL) torch==$(TORCH)
 	$(HOOKS_BIN)/python $(PIP_INSTALL) -e 'clients/python[opacus,opendp]' -e '.[dev]' scikit-learn
 	@$(HOOKS_BIN)/python -c 'import importlib.metadata as m, sys; v = m.version("torch"); \

@@ -22,6 +22,7 @@ FORBIDDEN = re.compile(
             "npm" + r"js\.(?:com|org)",
             r"(?:unpkg|jsdelivr|cdnjs|cloudflare)" + r"\.(?:com|net)",
             r"deb\." + r"debian\.org",
+            r"download\." + r"pytorch\.org",
         ]
     )
 )
