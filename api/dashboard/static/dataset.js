@@ -52,7 +52,7 @@ async function load() {
   showReadings(odometer);
   showSpend(spent);
   showHistory(history);
-  byId("updated").textContent = `Read at ${when(new Date().toISOString()).slice(11)}`;
+  byId("updated").textContent = `Read at ${when(new Date().toISOString()).slice(11)} UTC`;
 }
 
 await refreshing(byId("refresh"), byId("notice"), async () => {

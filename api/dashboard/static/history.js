@@ -9,9 +9,9 @@ let shown = null;
 const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Plotly knows no zones: hand it the reader's wall clock, as everywhere else on the page. */
-function localTime(iso) {
-  return `${when(iso)}.${String(new Date(iso).getMilliseconds()).padStart(3, "0")}`;
+/** Plotly knows no zones: hand it UTC, as everywhere else on the page. */
+function utc(iso) {
+  return new Date(iso).toISOString().slice(0, 23).replace("T", " ");
 }
 
 function series(points, what) {
@@ -21,7 +21,7 @@ function series(points, what) {
 }
 
 function traces(points, what, along) {
-  const x = points.map((p) => (along === "time" ? localTime(p.time) : p.sequence));
+  const x = points.map((p) => (along === "time" ? utc(p.time) : p.sequence));
   const unit = what === "loss" ? "" : " %";
   const dense = points.length > 40;
   return series(points, what).map(({ name, values }, i) => ({
@@ -52,7 +52,7 @@ function layout(what, along) {
     hoverlabel: { bgcolor: colour("--ink"), font: { color: colour("--paper") }, bordercolor: "rgba(0,0,0,0)" },
     showlegend: what === "used",
     legend: { orientation: "h", y: 1.12, x: 0 },
-    xaxis: { ...axis, showgrid: false, type: along === "time" ? "date" : "linear", title: along === "time" ? undefined : { text: "entry" } },
+    xaxis: { ...axis, showgrid: false, type: along === "time" ? "date" : "linear", title: { text: along === "time" ? "time (UTC)" : "entry" } },
     yaxis: { ...axis, rangemode: "tozero", ticksuffix: what === "used" ? " %" : "", title: what === "loss" ? { text: "ε" } : undefined },
     shapes: what === "used" ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 100, y1: 100, line: { color: colour("--bad"), width: 1, dash: "dot" } }] : [],
   };
@@ -60,7 +60,7 @@ function layout(what, along) {
 
 function asTable(points) {
   const budgets = [...new Set(points.flatMap((p) => Object.keys(p.used ?? {})))];
-  const columns = [["Entry", "number"], ["Time", "time"], ["ε if stopped now", "number"], ...budgets.map((name) => [`${name} used`, "number"])];
+  const columns = [["Entry", "number"], ["Time (UTC)", "time"], ["ε if stopped now", "number"], ...budgets.map((name) => [`${name} used`, "number"])];
   const rows = points.map((p) => [
     count(p.sequence),
     when(p.time),

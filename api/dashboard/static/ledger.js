@@ -59,7 +59,7 @@ function row({ sequence, hash, entry }, names) {
 
 const COLUMNS = [
   ["#", "number"],
-  ["Time", "time"],
+  ["Time (UTC)", "time"],
   ["Type", ""],
   ["What", "wide"],
   ["Principal", ""],

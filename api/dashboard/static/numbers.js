@@ -45,11 +45,9 @@ export function count(value) {
   return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009");
 }
 
-/** An ISO time in the reader's zone, to the second; the title attribute of callers keeps the exact one. */
+/** An ISO time in UTC, as the ledger has it, to the second; the title attribute of callers keeps the exact one. */
 export function when(iso) {
   const date = new Date(iso);
   if (Number.isNaN(date.getTime())) return iso;
-  const two = (n) => String(n).padStart(2, "0");
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return date.toISOString().slice(0, 19).replace("T", " ");
 }
