@@ -100,8 +100,9 @@ def least_noise(state: State, mechanism: Mechanism, count: int) -> dict[str, Any
     exact = at(factor)
     if exact is None:
         return None
-    tidied = tidy(mechanism, exact)
-    return (tidied if enough(tidied) else exact).document()
+    # The nearest four digits first: a budget of exactly 0.5 takes 0.5, not the 0.4999 of the search.
+    tidied = (tidy(mechanism, exact, nearest) for nearest in (True, False))
+    return next((shown for shown in tidied if enough(shown)), exact).document()
 
 
 def _least_factor(enough: Callable[[float], bool]) -> float | None:
@@ -119,16 +120,17 @@ def _least_factor(enough: Callable[[float], bool]) -> float | None:
     return high
 
 
-def tidy(before: M, after: M) -> M:
-    """`after` with the numbers that moved rounded on to four digits, in the direction they moved."""
+def tidy(before: M, after: M, nearest: bool) -> M:
+    """`after` with the numbers that moved rounded to four digits: the nearest, or on in their direction."""
     changes: dict[str, Any] = {}
     for name in type(after).model_fields:
         old, new = getattr(before, name), getattr(after, name)
         if isinstance(new, BaseModel):
-            changes[name] = tidy(old, new)
+            changes[name] = tidy(old, new, nearest)
         elif isinstance(new, float) and new != old and new > 0:
             unit = 10.0 ** (math.floor(math.log10(new)) - 3)
-            steps = math.ceil(new / unit) if new > old else math.floor(new / unit)
+            onwards = math.ceil if new > old else math.floor
+            steps = (round if nearest else onwards)(new / unit)
             changes[name] = float(f"{steps * unit:.4g}")
     return after.model_copy(update=changes)
 
