@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from accountant.commands import ChargeCommand, Command
 from accountant.decide import Admitted, Decision, Refused, decide
 from accountant.errors import InternalError, LedgerCorrupt, LedgerRolledBack, OdometerError
-from accountant.ledger import CONFIG_BLOB, DATASET_SCOPE, State, entry_hash, scope_blob
+from accountant.ledger import CHECKPOINT_EVERY, CONFIG_BLOB, DATASET_SCOPE, State, entry_hash, scope_blob
 from accountant.loss import Loss
 from accountant.stores import EMPTY_HEAD, Head, Row, Store, Write
 
@@ -124,6 +124,8 @@ class Book:
                 return replace(state, totals={**state.totals, **loaded})
             self.forget(stream)
         state = load_state(self._store, stream, scopes)
+        if state is not None and stream not in self._seen:
+            recount_recent(self._store, state)
         self._check_history(stream, state.head if state else EMPTY_HEAD)
         return state
 
@@ -131,6 +133,32 @@ class Book:
         check_history(self._store, stream, self._seen.get(stream), head)
         if head != EMPTY_HEAD:  # a name that nobody opened is not worth remembering
             self._seen[stream] = head
+
+
+def recount_recent(store: Store, state: State) -> None:
+    """Raise LedgerCorrupt unless the dataset's stored total is what the entries since a checkpoint come to.
+
+    Done when a process first meets a dataset: a bounded number of entries, and a total that was lost or
+    lowered beside them is found before anything is admitted on it. `odometer verify` counts all of them.
+    """
+    name, head, grid = state.dataset.name, state.head, state.dataset.grid
+    checkpoint = head.sequence // CHECKPOINT_EVERY * CHECKPOINT_EVERY
+    after = max(0, checkpoint - 1)
+    try:
+        entries = [json.loads(row.body) for row in store.entries(name, after, head.sequence - after)]
+        if checkpoint and "totals" not in entries[0]:
+            return  # that number fell to an entry that is no charge
+        spent = Loss.decode(grid, entries[0]["totals"]) if checkpoint else Loss.zero(grid)
+        for entry in entries[1:]:  # the first is the checkpoint, or the opening
+            for line in entry.get("losses", ()):
+                spent = spent.plus(Loss.decode(grid, line))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise LedgerCorrupt(f"the last entries of {name} cannot be read: run odometer verify") from error
+    if spent != state.spent:
+        raise LedgerCorrupt(
+            f"the stored total of {name} is not what its entries come to: nothing is admitted until a person "
+            "has looked; run odometer verify"
+        )
 
 
 def check_history(store: Store, stream: str, seen: Head | None, head: Head) -> None:

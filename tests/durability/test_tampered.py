@@ -124,3 +124,37 @@ def test_text_in_the_place_of_the_same_bytes_is_read(path: Path, opened: Any) ->
     assert accountant.charge("broken", ONE, "k", "p")[1]
     assert accountant.charge("broken", ONE, "new", "p")[0]["sequence"] == 3
     assert findings(path) == []
+
+
+@pytest.mark.parametrize("charges", [1, 127, 128, 200])
+def test_a_total_lowered_beside_the_entries_is_found_before_the_next_charge(
+    tmp_path: Path, charges: int
+) -> None:
+    """With and without a checkpoint before it."""
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    with Accountant.open(url) as accountant:
+        accountant.create_dataset(dataset_document("d"), "p")
+        for number in range(charges - 1):
+            accountant.charge("d", ONE, f"k{number}", "p")
+        with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
+            question = "SELECT value FROM blobs WHERE name = 'totals/dataset'"
+            [before] = connection.execute(question).fetchone()
+        accountant.charge("d", ONE, "last", "p")
+    with Accountant.open(url) as accountant:  # whole, it opens
+        assert accountant.charge("d", ONE, "last", "p")[1]
+    run(tmp_path / "ledger.sqlite", ("UPDATE blobs SET value=? WHERE name='totals/dataset'", before))
+    with Accountant.open(url) as accountant, pytest.raises(LedgerCorrupt, match="not what its entries"):
+        accountant.charge("d", ONE, "next", "p")
+
+
+def test_a_checkpoint_number_that_fell_to_another_entry_is_no_damage(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    with Accountant.open(url) as accountant:
+        accountant.create_dataset(dataset_document("d"), "p")
+        for number in range(126):
+            accountant.charge("d", ONE, f"k{number}", "p")
+        extra = {"name": "extra", "kind": "zcdp", "rho": 1000}
+        accountant.add_budget("d", extra, "p")
+        assert accountant.charge("d", ONE, "after", "p")[0]["sequence"] == 129
+    with Accountant.open(url) as accountant:
+        assert accountant.charge("d", ONE, "again", "p")[0]["sequence"] == 130
