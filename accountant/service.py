@@ -182,7 +182,7 @@ class Accountant:
         raise self.refusal(outcome, prepared)
 
     def refusal(self, outcome: Outcome, prepared: Prepared) -> OdometerError:
-        """The error to raise, with all that DESIGN section 5 wants in a refusal. May take milliseconds."""
+        """The error to raise; a refusal says what is short and what would fit. May take milliseconds."""
         error = outcome.error if isinstance(outcome, Refused) else outcome
         if isinstance(error, BudgetExceeded) and isinstance(outcome, Refused) and outcome.state is not None:
             state = outcome.state
