@@ -149,10 +149,16 @@ class KeyRing:
         return token if won else None
 
     def revoke(self, key: str, by: str) -> None:
-        """Take a key out of use for good. Raises UnknownKey."""
+        """Take a key out of use for good. Raises UnknownKey, and Forbidden for the last admin's."""
         self.refresh()
-        if not any(identity.key == key for identity in list(self._by_token.values())):
+        identities = list(self._by_token.values())
+        if not any(identity.key == key for identity in identities):
             raise UnknownKey(f"there is no key {key[:80]!r}")
+        admins = {
+            identity.key for identity in identities if identity.role is Role.admin and not identity.revoked
+        }
+        if admins == {key}:
+            raise Forbidden("this is the last admin key: make another one first, then revoke this one")
         self._append({"type": "key_revoked", "id": key, "by": by})
 
     def keys(self) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from accountant.errors import Forbidden
 from accountant.stores import open_store
 from api import auth
 from api.auth import KeyRing, Role
@@ -58,3 +59,16 @@ def test_unknown_tokens_look_at_the_store_at_most_every_twentieth_of_a_second(
     for number in range(100):
         assert ring.identify(f"po_{number}") is None
     assert len(looks) == 1
+
+
+def test_the_last_admin_key_stays() -> None:
+    ring = KeyRing(open_store("memory://"))
+    token = ring.create_first()
+    first = ring.identify(token)
+    assert first is not None
+    with pytest.raises(Forbidden, match="make another one first"):
+        ring.revoke(first.key, first.principal)
+    assert ring.identify(token) == first
+    second, _ = ring.create(Role.admin, None, first.principal)
+    ring.revoke(first.key, second.principal)
+    assert ring.identify(token) is None
