@@ -16,7 +16,7 @@ from accountant.rules import Rule
 M = TypeVar("M", bound=BaseModel)
 
 _NOISE_FACTOR_MAX = 1e6
-_NOISE_STEPS = 24
+_NOISE_STEPS = 30
 
 
 def finite(value: float) -> float | None:
@@ -88,16 +88,13 @@ def least_noise(state: State, mechanism: Mechanism, count: int) -> dict[str, Any
     """
     grid = state.dataset.grid
 
-    def at(factor: float) -> Mechanism | None:
-        return mechanism.noisier(factor)
-
     def enough(candidate: Mechanism | None) -> bool:
         return candidate is not None and fits(state, candidate.curve(grid).times(count))
 
-    factor = _least_factor(lambda value: enough(at(value)))
+    factor = _least_factor(lambda value: enough(mechanism.noisier(value)))
     if factor is None:
         return None
-    exact = at(factor)
+    exact = mechanism.noisier(factor)
     if exact is None:
         return None
     # The nearest four digits first: a budget of exactly 0.5 takes 0.5, not the 0.4999 of the search.
@@ -112,7 +109,7 @@ def _least_factor(enough: Callable[[float], bool]) -> float | None:
     low, high = 1 / _NOISE_FACTOR_MAX, 1.0
     if not enough(1.0):
         low, high = 1.0, _NOISE_FACTOR_MAX
-    for _ in range(_NOISE_STEPS + 6):
+    for _ in range(_NOISE_STEPS):
         if high / low < 1.0002:
             break
         middle = math.sqrt(low * high)

@@ -10,8 +10,16 @@ from typing import Any, Final, Protocol
 from accountant.commands import ChargeCommand, Command
 from accountant.decide import Admitted, Decision, Refused, decide
 from accountant.errors import InternalError, LedgerCorrupt, LedgerRolledBack, OdometerError
-from accountant.ledger import CHECKPOINT_EVERY, CONFIG_BLOB, DATASET_SCOPE, State, entry_hash, scope_blob
-from accountant.loss import Loss
+from accountant.ledger import (
+    CHECKPOINT_EVERY,
+    CONFIG_BLOB,
+    DATASET_SCOPE,
+    State,
+    entry_hash,
+    entry_losses,
+    scope_blob,
+)
+from accountant.loss import Loss, total
 from accountant.stores import EMPTY_HEAD, Head, Row, Store, Write
 
 log = logging.getLogger("odometer.teller")
@@ -150,8 +158,8 @@ def recount_recent(store: Store, state: State) -> None:
             return  # that number fell to an entry that is no charge
         spent = Loss.decode(grid, entries[0]["totals"]) if checkpoint else Loss.zero(grid)
         for entry in entries[1:]:  # the first is the checkpoint, or the opening
-            for line in entry.get("losses", ()):
-                spent = spent.plus(Loss.decode(grid, line))
+            if entry["type"] == "charged":
+                spent = spent.plus(total(grid, entry_losses(grid, entry)))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise LedgerCorrupt(f"the last entries of {name} cannot be read: run odometer verify") from error
     if spent != state.spent:

@@ -127,11 +127,6 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return root
 
 
-def basic_epsilon(pure: float) -> float:
-    """Basic composition: the pure parts add."""
-    return pure
-
-
 def advanced_epsilon(rho: float, delta: float) -> float:
     """Rho + 2 sqrt(rho log(1/delta)): the closed form of Bun, Steinke 2016, Prop. 1.3; for comparison."""
     if rho == 0 or delta >= 1:

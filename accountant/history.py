@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from accountant import odometer
 from accountant.advice import finite
-from accountant.ledger import CHECKPOINT_EVERY, State
+from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, scope_blob
 from accountant.loss import Loss, total
-from accountant.odometer import plan_readings
+from accountant.odometer import fixed_plan
+from accountant.rules import if_stopped_now
 from accountant.stores import Row, Store
 
 FOLD_MAX: Final = 1024
@@ -33,7 +34,7 @@ def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any
     return {
         "sequence": sequence,
         "time": time,
-        "if_stopped_now": finite(odometer.if_stopped_now(spent, mixture, delta_add)),
+        "if_stopped_now": finite(if_stopped_now(spent, mixture, delta_add)),
         "used": {rule.name: rule.left_of_limit(spent).used for rule in state.rules},
     }
 
@@ -44,7 +45,7 @@ def _folded(store: Store, state: State) -> Iterator[tuple[int, str, Loss]]:
     for row in store.entries(state.dataset.name, 0, FOLD_MAX):
         entry = json.loads(row.body)
         if entry["type"] == "charged":
-            spent = spent.plus(total(grid, (Loss.decode(grid, line) for line in entry["losses"])))
+            spent = spent.plus(total(grid, entry_losses(grid, entry)))
         if entry["type"] in ("opened", "charged") and row.sequence <= state.head.sequence:
             yield row.sequence, entry["time"], spent
 
@@ -89,14 +90,14 @@ def spend(store: Store, state: State) -> dict[str, Any]:
 def _scopes(
     store: Store, state: State, kind: str, delta: float
 ) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
-    prefix = f"totals/{kind}"
+    prefix = scope_blob(kind)
     blobs = store.blobs(state.dataset.name, prefix, "", _SCOPES_MAX)
     names = [name.removeprefix(prefix) for name, _ in blobs]
     notes = store.notes(names) if kind == "principal/" else {}
     for name, (_, blob) in zip(names, blobs, strict=True):
         loss = Loss.decode(state.dataset.grid, blob.decode("ascii"))
         shown = odometer.loss_document(loss)
-        epsilon = next(iter(plan_readings(loss, delta))).value
+        epsilon = fixed_plan(loss, delta).value
         note = notes[name].text if name in notes else None
         yield name, note, {"epsilon": epsilon, "rho": shown["rho"], "delta": shown["delta"]}
 

@@ -249,7 +249,7 @@ def _apply(state: "State | None", head: Head, entry: Mapping[str, Any]) -> State
 
 def _apply_charge(state: State, entry: Mapping[str, Any]) -> State:
     grid = state.dataset.grid
-    losses = [Loss.decode(grid, line) for line in entry["losses"]]
+    losses = entry_losses(grid, entry)
     items = entry["command"]["charges"]
     if len(items) != len(losses):
         raise ValueError(f"{len(items)} charges but {len(losses)} losses")
@@ -258,6 +258,11 @@ def _apply_charge(state: State, entry: Mapping[str, Any]) -> State:
     if entry["seq"] % CHECKPOINT_EVERY == 0 and entry.get("totals") != spent.encode():
         raise ValueError("its checkpoint differs from the sum of the entries before it")
     return state.charged(state.head, state.time, totals)
+
+
+def entry_losses(grid: Grid, entry: Mapping[str, Any]) -> list[Loss]:
+    """The losses of a `charged` entry, one per charge. Raises KeyError or ValueError for anything else."""
+    return [Loss.decode(grid, line) for line in entry["losses"]]
 
 
 def add_losses(

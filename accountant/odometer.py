@@ -12,7 +12,7 @@ from accountant.ledger import BudgetEntry, State
 from accountant.loss import Loss
 from accountant.mixture import Mixture
 from accountant.rounding import decimal, round_down
-from accountant.rules import Rule, root_up
+from accountant.rules import Rule, if_stopped_now, root_up, too_much_delta
 
 HOLDS: Final = {
     "if_stopped_now": (
@@ -98,23 +98,11 @@ def _mixture(state: State, delta: float) -> tuple[Mixture, int]:
     )
 
 
-def if_stopped_now(totals: Loss, mixture: Mixture, delta_add: int) -> float:
-    """Epsilon for whatever rule of stopping; infinity once approximate charges used up delta_add."""
-    if _too_much_delta(totals, delta_add):
-        return math.inf
-    return min(mixture.if_stopped_now(totals.renyi()), totals.amount(totals.grid.pure))
-
-
 def at_all_moments(totals: Loss, mixture: Mixture, delta_add: int) -> float:
     """Epsilon true at all moments at once, never above the pure part."""
-    if _too_much_delta(totals, delta_add):
+    if too_much_delta(totals, delta_add):
         return math.inf
     return min(mixture.odometer(totals.renyi()), totals.amount(totals.grid.pure))
-
-
-def _too_much_delta(totals: Loss, delta_add: int) -> bool:
-    units = totals.units(totals.grid.delta)
-    return units is None or units > delta_add
 
 
 def plan_readings(totals: Loss, delta: float) -> Iterator[Reading]:

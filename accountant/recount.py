@@ -17,6 +17,7 @@ from accountant.ledger import (
     add_losses,
     apply,
     entry_hash,
+    entry_losses,
 )
 from accountant.loss import Loss
 from accountant.mechanisms.base import thawed
@@ -172,7 +173,7 @@ class Recount:
     def _charge(self, row: Row, entry: Mapping[str, Any], state: State) -> None:
         at, grid = row.sequence, state.dataset.grid
         items = entry["command"]["charges"]
-        losses = [Loss.decode(grid, line) for line in entry["losses"]]
+        losses = entry_losses(grid, entry)
         if len(items) != len(losses):
             raise ValueError(f"{len(items)} charges but {len(losses)} losses")
         if state.closed:

@@ -46,6 +46,19 @@ class Left(NamedTuple):
         return cls(limit, spent, left, min(1.0, round_up(exact_spent / exact_limit)))
 
 
+def too_much_delta(totals: Loss, delta_add: int) -> bool:
+    """Whether approximate charges used up what was kept for them, in units."""
+    units = totals.units(totals.grid.delta)
+    return units is None or units > delta_add
+
+
+def if_stopped_now(totals: Loss, mixture: Mixture, delta_add: int) -> float:
+    """Epsilon for whatever rule of stopping; infinity once approximate charges used up delta_add."""
+    if too_much_delta(totals, delta_add):
+        return math.inf
+    return min(mixture.if_stopped_now(totals.renyi()), totals.amount(totals.grid.pure))
+
+
 @dataclass(frozen=True)
 class Rule:
     """A budget as a test of totals. Immutable; every method is pure."""
@@ -127,12 +140,12 @@ class GdpRule(CoordinateRule):
         return squared if math.isinf(squared) else root_up(squared)
 
     def left(self, totals: Loss) -> Left:
-        spent = self.spent(totals)
-        if not spent < self.limit:
-            return Left(self.limit, spent, 0.0, 1.0)
+        shown = Left.of_floats(self.limit, self.spent(totals))
+        if not shown.spent < self.limit:
+            return shown
         room = (self.units - totals.values[self.index]) * NAT_UNIT
         left = max(0.0, math.nextafter(math.sqrt(round_down(room)), 0.0)) if room > 0 else 0.0
-        return Left(self.limit, spent, left, min(1.0, round_up(Fraction(spent) / decimal(self.limit))))
+        return shown._replace(left=left)  # squares add, so more is left than the difference
 
 
 def root_up(squared: float) -> float:
@@ -162,7 +175,7 @@ class ApproximateRule(Rule):
         return tuple(sorted(live, key=lambda index: -self.capacity[index] / float(orders[index])))
 
     def allows(self, totals: Loss) -> bool:
-        if self._too_much_delta(totals):
+        if too_much_delta(totals, self.delta_add):
             return False
         values, unbounded, capacity = totals.values, totals.unbounded, self.capacity
         for index in self._candidates:
@@ -175,9 +188,7 @@ class ApproximateRule(Rule):
         return bound <= self.mixture.log_delta
 
     def spent(self, totals: Loss) -> float:
-        if self._too_much_delta(totals):
-            return math.inf
-        return min(self.mixture.if_stopped_now(totals.renyi()), totals.amount(self.grid.pure))
+        return if_stopped_now(totals, self.mixture, self.delta_add)
 
     def left(self, totals: Loss) -> Left:
         """At the order with the largest share of room left, where what is left is a lower bound; in
@@ -194,7 +205,7 @@ class ApproximateRule(Rule):
 
     def roomiest(self, totals: Loss) -> int | None:
         """Index of the order with the largest share of room left, None when none has any."""
-        if self._too_much_delta(totals):
+        if too_much_delta(totals, self.delta_add):
             return None
         values, unbounded, capacity = totals.values, totals.unbounded, self.capacity
         best, least = None, 1.0
@@ -204,15 +215,11 @@ class ApproximateRule(Rule):
                 best, least = index, share
         return best
 
-    def _too_much_delta(self, totals: Loss) -> bool:
-        delta = self.grid.delta
-        return totals.unbounded[delta] > 0 or totals.values[delta] > self.delta_add
-
     def why_not(self, asked: Loss, after: Loss) -> str:
         delta = self.grid.delta
         if asked.unbounded[delta] or all(asked.unbounded[: self.grid.n_orders]):
             return "the charge has no bound at any order: it is not differentially private as described"
-        if after.unbounded[delta] or after.values[delta] > self.delta_add:
+        if too_much_delta(after, self.delta_add):
             return (
                 "the deltas of approximate charges would go above the part of delta kept for them, "
                 f"{round_down(self.delta_add * DELTA_UNIT):g}"

@@ -148,7 +148,7 @@ class Accountant:
         if not is_slug(name):
             raise unknown_dataset(name)
         key = idempotency_key(key)
-        prepared = self._prepared(name, body)
+        prepared = self.prepare(name, body)
         decision = self._wait(name, ChargeCommand(prepared, valid_principal(principal), key))
         document, replayed = self.receipt(decision, prepared, principal)
         return json.loads(document), replayed
@@ -198,7 +198,7 @@ class Accountant:
     def check(self, name: str, body: Body | Mapping[str, Any]) -> dict[str, Any]:
         """Would it fit, what would be left, what is the most that fits. Changes nothing."""
         state = self.state(name)
-        prepared = self._prepared(name, body)
+        prepared = self.prepare(name, body)
         check_adjacency(state, prepared)
         fitting = advice.fits(state, prepared.loss)
         shown = replace(state, totals={DATASET_SCOPE: state.spent.plus(prepared.loss)}) if fitting else state
@@ -267,11 +267,12 @@ class Accountant:
             raise unknown_dataset(name)
         return state
 
-    def _prepared(self, name: str, body: Body | Mapping[str, Any]) -> Prepared:
+    def prepare(self, name: str, body: Body | Mapping[str, Any]) -> Prepared:
+        """A charge request for a dataset, parsed and warmed; a dataset that is unknown is said first."""
         try:
             return prepared_charge(body)
         except (BodyTooLarge, InvalidRequest):
-            self.state(name)  # an unknown dataset comes first
+            self.state(name)
             raise
 
     def _change(self, name: str, command: Command) -> State:

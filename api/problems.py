@@ -22,14 +22,19 @@ def problem_bytes(error: OdometerError) -> bytes:
     return json.dumps(error.problem(), ensure_ascii=False).encode()
 
 
+def problem_headers(error: OdometerError) -> dict[str, str]:
+    """The headers of an error beside its type and length."""
+    headers = {}
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if error.retryable:
+        headers["retry-after"] = "1"
+    return headers
+
+
 def problem_response(error: OdometerError) -> Response:
     """The response of an error."""
-    response = Response(problem_bytes(error), error.status, media_type=MEDIA_TYPE)
-    if error.status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    if error.retryable:
-        response.headers["Retry-After"] = "1"
-    return response
+    return Response(problem_bytes(error), error.status, problem_headers(error), MEDIA_TYPE)
 
 
 def internal_error() -> InternalError:

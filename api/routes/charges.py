@@ -10,11 +10,11 @@ from accountant.commands import ChargeCommand, Prepared
 from accountant.decide import Admitted, Replayed
 from accountant.documents import BODY_MAX, read_json
 from accountant.errors import BudgetExceeded, OdometerError
-from accountant.requests import idempotency_key, is_slug, prepared_charge, unknown_dataset
+from accountant.requests import idempotency_key, is_slug, unknown_dataset
 from accountant.service import Accountant
 from api.auth import KeyRing, Role, allowed
 from api.incoming import bearer, header, read_body
-from api.problems import MEDIA_TYPE, internal_error, problem_bytes
+from api.problems import MEDIA_TYPE, internal_error, problem_bytes, problem_headers
 from api.waiting import COMPUTING, PREPARING, LoopSink, in_thread
 
 log = logging.getLogger("odometer.api")
@@ -65,10 +65,7 @@ class ChargeEndpoint:
             status = 200 if replayed else 201
         except OdometerError as error:
             body, status, kind = problem_bytes(error), error.status, _PROBLEM
-            if status == 401:
-                headers.append((b"www-authenticate", b"Bearer"))
-            if error.retryable:
-                headers.append((b"retry-after", b"1"))
+            headers = [(name.encode(), text.encode()) for name, text in problem_headers(error).items()]
         except Exception:
             log.exception("unexpected fault")
             fault = internal_error()
@@ -103,11 +100,7 @@ class ChargeEndpoint:
         raise error
 
     def _prepare(self, name: str, body: bytes) -> Prepared:
-        try:
-            prepared = prepared_charge(body)
-        except OdometerError:
-            self._accountant.state(name)  # an unknown dataset comes before a body that is not valid
-            raise
+        prepared = self._accountant.prepare(name, body)
         if len(body) <= _CACHED_BODY_MAX:
             self._prepared[body] = prepared
             while len(self._prepared) > _CACHED_REQUESTS:
