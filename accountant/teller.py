@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from accountant.book import Book, Job, Outcome, Plan, Sink
 from accountant.commands import Command
+from accountant.counts import Counts
 from accountant.errors import LedgerCorrupt, OdometerError, Overloaded, StoreUnavailable
 from accountant.ledger import timestamp
 from accountant.stores import Head, Store
@@ -48,6 +49,7 @@ class Teller:
         self._on_death = on_death
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._book = Book(store)
+        self.counts = Counts()
         self._busy_since: float | None = None
         self._dead = False
         self._thread = threading.Thread(target=self._run, name="teller", daemon=True)
@@ -78,6 +80,11 @@ class Teller:
         since = self._busy_since
         return 0.0 if since is None else time.monotonic() - since
 
+    @property
+    def waiting(self) -> int:
+        """How many commands are queued and not yet taken."""
+        return self._queue.qsize()
+
     def close(self, timeout_s: float = 10.0) -> None:
         """Answer what is queued, then end the thread."""
         self._queue.put(None)
@@ -90,6 +97,7 @@ class Teller:
                 batch, last = self._take()
                 if batch:
                     self._busy_since = time.monotonic()
+                    self.counts.batch(len(batch))
                     self._answer(batch)
                     self._busy_since = None
                     batch = []
@@ -137,6 +145,7 @@ class Teller:
             streams = self._round(streams)
             if not streams:
                 return
+            self.counts.stale_heads += len(streams)
             log.info("stale heads", extra={"attempt": attempt, "streams": sorted(streams)})
         busy = StoreUnavailable("other writers were faster each time: ask again with the same key")
         _deliver([(job, busy) for jobs in streams.values() for job in jobs])
@@ -169,6 +178,7 @@ class Teller:
         try:
             done = self._store.append([plan.write for plan in plans if plan.write is not None])
         except (StoreUnavailable, LedgerCorrupt, ValueError) as error:
+            self.counts.appends_failed += 1
             unsure = (
                 error if isinstance(error, OdometerError) else StoreUnavailable(f"the append failed: {error}")
             )

@@ -19,6 +19,7 @@ from accountant.service import Accountant
 from accountant.stores import open_store
 from api import dashboard, problems
 from api.auth import Identity, KeyRing
+from api.metrics import CONTENT_TYPE, page, registry_of
 from api.openapi import describe
 from api.operations import CHARGE, OPERATIONS
 from api.routes.charges import ChargeEndpoint, ChargesFirst
@@ -56,6 +57,7 @@ def create_app(settings: Settings) -> FastAPI:
             )
     app.add_api_route("/healthz", _healthz, methods=["GET"], include_in_schema=False)
     app.add_api_route("/readyz", _readyz, methods=["GET"], include_in_schema=False, response_model=None)
+    app.add_api_route("/metrics", _metrics, methods=["GET"], include_in_schema=False, response_model=None)
     app.add_api_route(
         "/problems/{code}", _problem, methods=["GET"], include_in_schema=False, response_model=None
     )
@@ -87,6 +89,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         sink = LoopSink(accountant.teller, settings.slow_after_s)
         app.state.accountant, app.state.ring = accountant, ring
         app.state.charges = ChargeEndpoint(accountant, ring, sink)
+        app.state.metrics = registry_of(accountant.teller, app.state.charges.counts)
         charge = Route(CHARGE.path, app.state.charges, methods=["POST"])  # for what ChargesFirst lets pass
         app.router.routes.append(charge)
         try:
@@ -117,6 +120,11 @@ async def _readyz(request: Request) -> Response:
     except OdometerError as error:
         return problems.problem_response(error)
     return JSONResponse({"status": "ready"})
+
+
+async def _metrics(request: Request) -> Response:
+    """Numbers for Prometheus: from memory alone, so that they are there when the ledger is not."""
+    return Response(page(request.app.state.metrics), media_type=CONTENT_TYPE)
 
 
 def _problem(code: str) -> Response:

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections import OrderedDict
+from time import perf_counter
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,6 +15,7 @@ from accountant.requests import idempotency_key, is_slug, unknown_dataset
 from accountant.service import Accountant
 from api.auth import KeyRing, Role, allowed
 from api.incoming import bearer, header, read_body
+from api.metrics import ChargeCounts, outcome_of
 from api.problems import MEDIA_TYPE, internal_error, problem_bytes, problem_headers
 from api.waiting import COMPUTING, PREPARING, LoopSink, in_thread
 
@@ -57,19 +59,22 @@ class ChargeEndpoint:
         self._ring = ring
         self._sink = sink
         self._prepared: OrderedDict[bytes, Prepared] = OrderedDict()
+        self.counts = ChargeCounts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind, headers = _JSON, []
+        started, kind, headers = perf_counter(), _JSON, []
         try:
             body, replayed = await self._charge(scope, receive)
             status = 200 if replayed else 201
+            result = "replayed" if replayed else "admitted"
         except OdometerError as error:
-            body, status, kind = problem_bytes(error), error.status, _PROBLEM
+            body, status, kind, result = problem_bytes(error), error.status, _PROBLEM, outcome_of(error)
             headers = [(name.encode(), text.encode()) for name, text in problem_headers(error).items()]
         except Exception:
             log.exception("unexpected fault")
             fault = internal_error()
-            body, status, kind = problem_bytes(fault), fault.status, _PROBLEM
+            body, status, kind, result = problem_bytes(fault), fault.status, _PROBLEM, outcome_of(fault)
+        self.counts.add(result, perf_counter() - started)
         headers += [kind, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
