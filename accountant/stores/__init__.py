@@ -12,15 +12,21 @@ __all__ = ["EMPTY_HEAD", "SCHEMES", "Head", "NewEntry", "Note", "Row", "Store", 
 SCHEMES: dict[str, tuple[str, str]] = {
     "sqlite": ("accountant.stores.sqlite", "sqlite:///data/ledger.sqlite"),
     "memory": ("accountant.stores.memory", "memory://"),
+    "redis": ("accountant.stores.redis", "redis://:password@host:6379/0"),
+    "rediss": ("accountant.stores.redis", "rediss://:password@host:6379/0"),
+    "redis+sentinel": ("accountant.stores.redis", "redis+sentinel://host:26379,host:26379/service"),
+    "redis+cluster": ("accountant.stores.redis", "redis+cluster://host:6379,host:6379"),
 }
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, allow_volatile: bool = False) -> Store:
     """Open the store at `url`, making it first where there is none.
 
-    `sqlite:///relative/path`, `sqlite:////absolute/path` or `memory://` (lost when closed; for tests).
-    Raises ValueError for a URL that cannot name a store, StoreUnavailable or LedgerCorrupt for a store
-    that cannot be used.
+    `sqlite:///relative/path`, `sqlite:////absolute/path`, `memory://` (lost when closed; for tests), or Redis
+    (accountant.stores.redis.address has the forms). `allow_volatile` opens a Redis that may lose what it
+    acknowledged; other stores have no such state.
+    Raises ValueError for a URL that cannot name a store and for a Redis that is not set up to keep what it
+    acknowledges, StoreUnavailable or LedgerCorrupt for a store that cannot be used.
     """
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in SCHEMES:
@@ -29,4 +35,5 @@ def open_store(url: str) -> Store:
         named = f"{scheme}://…" if separator else "a URL without '://'"
         raise ValueError(f"There is no kind of store for {named}. A store is named like: {examples}")
     module = import_module(SCHEMES[scheme][0])
-    return cast(Store, module.open_url(url))
+    options = {"allow_volatile": True} if allow_volatile and scheme.startswith("redis") else {}
+    return cast(Store, module.open_url(url, **options))

@@ -1,0 +1,60 @@
+"""Whether a Redis server keeps what it acknowledged: asked on each new connection, before it is used.
+
+A connection never outlives the server's process, so a server that was restarted or that took over is asked
+again before its first append.
+"""
+
+from typing import Final
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from accountant.stores.redis.faults import UnsafeServer
+from accountant.stores.redis.wire import Wire, ask
+
+REQUIRED: Final = {
+    "appendonly": "yes",
+    "appendfsync": "always",
+    # With "yes" nothing is synchronised while the log is rewritten, whatever appendfsync says.
+    "no-appendfsync-on-rewrite": "no",
+    "maxmemory-policy": "noeviction",
+}
+LINES: Final = "\n".join(f"  {name} {value}" for name, value in REQUIRED.items())
+_INSTEAD: Final = "For tests only, --allow-volatile-store serves all the same."
+
+
+def check_settings(wire: Wire, node: str) -> None:
+    """Raise UnsafeServer unless the server behind `wire` writes each append to disk and evicts nothing."""
+    try:
+        found = {name: _setting(wire, name) for name in REQUIRED}
+    except (NoPermissionError, ResponseError) as error:
+        raise UnsafeServer(
+            f"The Redis server {node} does not tell its settings (CONFIG GET: {error}), so nobody knows "
+            "whether it keeps what it acknowledged. Allow this user +config|get, and put into its redis.conf"
+            f"\n{LINES}\n{_INSTEAD}"
+        ) from error
+    if found != REQUIRED:
+        listed = "\n".join(
+            f"  {name} is {value or 'unknown'}"
+            + ("" if value == REQUIRED[name] else f", not {REQUIRED[name]}")
+            for name, value in found.items()
+        )
+        raise UnsafeServer(
+            f"The Redis server {node} may lose what it acknowledged. There\n{listed}\n"
+            f"Put into its redis.conf\n{LINES}\nand start it again. {_INSTEAD}"
+        )
+
+
+def _setting(wire: Wire, name: str) -> str | None:
+    # One name at a time: several in one CONFIG GET need Redis 7.
+    answer = ask(wire, "CONFIG", "GET", name)
+    return bytes(answer[1]).decode(errors="replace") if answer else None
+
+
+def check_primary(wire: Wire, node: str) -> list[tuple[str, int]]:
+    """Raise UnsafeServer unless the server takes writes. Returns its replicas, as it knows them."""
+    role = ask(wire, "ROLE")
+    if role[0] != b"master":
+        raise UnsafeServer(
+            f"The Redis server {node} is a replica. Name its primary, or use redis+sentinel://"
+        )
+    return [(bytes(host).decode(), int(port)) for host, port, _ in role[2]]

@@ -1,0 +1,124 @@
+"""The Lua scripts. Each runs as one step of the server. They compare and move bytes, and add up nothing.
+
+KEYS of each are the four keys of one stream: head (a hash: sequence, hash), entries (a Redis Stream, ids
+`<sequence>-0`, fields h and b), keys (a hash: key → sequence) and blobs (a hash: name → value).
+"""
+
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Final
+
+STALE: Final = 0
+DONE: Final = 1
+KEY_TAKEN: Final = 2
+DAMAGED: Final = "PODAMAGED"
+"""First word of an error reply that says: what is stored contradicts itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script's source, and the SHA-1 under which the server remembers it."""
+
+    source: str
+    sha: str
+
+
+def _script(source: str) -> Script:
+    # SHA-1 is how Redis names scripts; it protects nothing here.
+    return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+# The head, or the damage that is seen from it. Reads each key, so that one of a wrong type is found before
+# anything is written.
+_HEAD = """
+local head = redis.call('HMGET', KEYS[1], 'sequence', 'hash')
+local entries = redis.call('XLEN', KEYS[2])
+local keys = redis.call('HLEN', KEYS[3])
+local blobs = redis.call('HLEN', KEYS[4])
+if not head[1] and not head[2] then
+  if entries > 0 or keys > 0 or blobs > 0 then
+    return redis.error_reply('PODAMAGED the head is gone, but the rest is there')
+  end
+  head = {'0', ''}
+elseif not head[1] or not head[2] then
+  return redis.error_reply('PODAMAGED a part of the head is gone')
+end
+"""
+
+# ARGV: expected sequence and hash, new sequence and hash, where the keys begin, where the blobs begin,
+# then id, hash, body of each entry; key, sequence of each key; name, value of each blob.
+# All refusals come before the first write. The head is first written as it is: a user who may not write is
+# stopped there, with nothing changed. XADD refuses an id that is not above the last one (damage); the first
+# decides for all, and after it nothing can fail.
+APPEND = _script(
+    _HEAD
+    + """
+if head[1] ~= ARGV[1] or head[2] ~= ARGV[2] then return 0 end
+keys, blobs = tonumber(ARGV[5]), tonumber(ARGV[6])
+for i = keys, blobs - 1, 2 do
+  if redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then return 2 end
+end
+redis.call('HSET', KEYS[1], 'sequence', head[1], 'hash', head[2])
+for i = 7, keys - 1, 3 do
+  redis.call('XADD', KEYS[2], ARGV[i], 'h', ARGV[i + 1], 'b', ARGV[i + 2])
+end
+for i = keys, blobs - 1, 2 do
+  redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
+end
+for i = blobs, #ARGV, 2 do
+  redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1])
+end
+redis.call('HSET', KEYS[1], 'sequence', ARGV[3], 'hash', ARGV[4])
+return 1
+"""
+)
+
+# ARGV: names of blobs. Returns sequence, hash, then each blob or nil.
+LOAD = _script(
+    _HEAD
+    + """
+local found = {head[1], head[2]}
+for i = 1, #ARGV do
+  found[i + 2] = redis.call('HGET', KEYS[4], ARGV[i])
+end
+return found
+"""
+)
+
+# ARGV: first id, how many. Returns the sequence of the head, and the entries.
+ENTRIES = _script(
+    _HEAD
+    + """
+return {head[1], redis.call('XRANGE', KEYS[2], ARGV[1], '+', 'COUNT', ARGV[2])}
+"""
+)
+
+# ARGV: keys. Returns for each nil, or its sequence and the entries with that id (one, or none if it is gone).
+FIND = _script(
+    _HEAD
+    + """
+local found = {}
+for i = 1, #ARGV do
+  local sequence = redis.call('HGET', KEYS[3], ARGV[i])
+  if sequence then
+    local id = sequence .. '-0'
+    found[i] = {sequence, redis.call('XRANGE', KEYS[2], id, id)}
+  else
+    found[i] = false
+  end
+end
+return found
+"""
+)
+
+# ARGV: cursor, pattern, count. One step of HSCAN without the values (HSCAN … NOVALUES needs Redis 7.4).
+NAMES = _script(
+    """
+local step = redis.call('HSCAN', KEYS[4], ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
+local names = {}
+for i = 1, #step[2], 2 do
+  names[#names + 1] = step[2][i]
+end
+return {step[1], names}
+"""
+)

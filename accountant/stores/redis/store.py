@@ -1,0 +1,321 @@
+"""RedisStore: the verbs of a store, each a few commands through an `Exchange`."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any, Final
+
+from redis.exceptions import RedisError
+
+from accountant.errors import LedgerCorrupt, StoreUnavailable
+from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, Write
+from accountant.stores.redis import parsing, scripts
+from accountant.stores.redis.address import Address
+from accountant.stores.redis.exchange import Command, Exchange
+from accountant.stores.redis.faults import UnsafeServer, certain
+from accountant.stores.redis.keys import StreamKeys, glob_escaped, notes_key, streams_key
+from accountant.stores.redis.scripts import Script
+from accountant.stores.redis.wire import Argument, ask
+
+log = logging.getLogger("odometer.stores.redis")
+
+KEYS_PER_SCRIPT: Final = 256
+SCAN_COUNT: Final = 1000
+"""About how many names one step of a scan looks at: what bounds the time the server is busy with it."""
+LISTED_MAX: Final = 100_000
+"""How many stream names a store remembers to have listed; beyond, it starts to remember anew."""
+RECHECK_S: Final = 2.0
+_NUMBER_MAX: Final = 1 << 62
+
+
+class RedisStore:
+    """A ledger in Redis. Every method raises StoreUnavailable, or LedgerCorrupt when it is damaged."""
+
+    def __init__(self, address: Address, *, allow_volatile: bool = False) -> None:
+        """Connect, and check every server that may hold data.
+
+        ValueError: one may lose what it acknowledged. `allow_volatile`: warn instead.
+        """
+        self._address = address
+        self._exchange = Exchange(address, allow_volatile=allow_volatile)
+        self._listed: set[str] = set()
+        self._checked_at = time.monotonic()
+        if allow_volatile:
+            log.warning(
+                "the settings of the Redis servers are not checked (allow_volatile): "
+                "what they acknowledge may be lost, and with it the record of a loss of privacy"
+            )
+        try:
+            with certain("open the Redis store", unsafe_is_usage=True):
+                self._check_all()
+        except BaseException:
+            self._exchange.nodes.close()
+            raise
+
+    def load(self, stream: str, names: Sequence[str]) -> tuple[Head, dict[str, bytes]]:
+        with self._doing(f"read the stream {stream!r}"):
+            sequence, hash_, *values = self._script(scripts.LOAD, stream, *(name.encode() for name in names))
+        blobs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        return parsing.head(stream, sequence, hash_), blobs
+
+    def append(self, writes: Sequence[Write]) -> list[bool]:
+        """Append each write with a script of its own, on disk when this returns. False: stale head.
+
+        ValueError (a key is already in its stream, a stream stands in two writes) is certain: nothing of any
+        of the writes was kept. A stale write's keys are not looked at.
+        """
+        if len({write.stream for write in writes}) < len(writes):
+            raise ValueError("A stream stands in two writes of one append: make them one write")
+        with self._doing("append to the ledger"):
+            fresh = self._look_first(writes) if _needs_look(writes) else [True] * len(writes)
+            self._list(write.stream for write, current in zip(writes, fresh, strict=True) if current)
+            todo = [write for write, current in zip(writes, fresh, strict=True) if current]
+            commands = [self._command(scripts.APPEND, write.stream, *_arguments(write)) for write in todo]
+            replies = iter(self._exchange.run(commands, writes=True))
+            results = [next(replies) if current else scripts.STALE for current in fresh]
+        if scripts.KEY_TAKEN in results:
+            _refuse_keys(writes[results.index(scripts.KEY_TAKEN)].stream)
+        return [result == scripts.DONE for result in results]
+
+    def entries(self, stream: str, after: int, limit: int) -> list[Row]:
+        first = max(after, 0) + 1
+        with self._doing(f"read the entries of {stream!r}"):
+            if limit <= 0 or first > _NUMBER_MAX:
+                return []
+            sequence, found = self._script(scripts.ENTRIES, stream, f"{first}-0", limit)
+        last = min(parsing.number(stream, sequence), first - 1 + limit)
+        rows = [parsing.row(stream, entry) for entry in found]
+        if [row.sequence for row in rows] != list(range(first, last + 1)):
+            raise LedgerCorrupt(
+                f"The stream {stream!r} has {int(sequence)} entries, but of those from {first} on "
+                f"not all are there, or there are more"
+            )
+        return rows
+
+    def find(self, stream: str, keys: Sequence[str]) -> dict[str, Row]:
+        chunks = [keys[start : start + KEYS_PER_SCRIPT] for start in range(0, len(keys), KEYS_PER_SCRIPT)]
+        with self._doing(f"look for keys of {stream!r}"):
+            commands = [
+                self._command(scripts.FIND, stream, *(key.encode() for key in chunk)) for chunk in chunks
+            ]
+            replies = self._exchange.run(commands)
+        found: dict[str, Row] = {}
+        for chunk, answers in zip(chunks, replies, strict=True):
+            for key, answer in zip(chunk, answers, strict=True):
+                if answer is None:
+                    continue
+                sequence, entries = answer
+                if not entries:
+                    gone = parsing.number(stream, sequence)
+                    raise LedgerCorrupt(f"Entry {gone} of {stream!r} is gone, but its key is there")
+                found[key] = parsing.row(stream, entries[0])
+        return found
+
+    def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
+        """The names are collected in small steps; the values of the page are of one moment."""
+        with self._doing(f"list the blobs of {stream!r}"):
+            if limit <= 0:
+                return []
+            names = {name for name in self._blob_names(stream, prefix) if name > after}
+            page = sorted(names)[:limit]
+            values = self._script(scripts.LOAD, stream, *(name.encode() for name in page))[2:]
+        return [(name, value) for name, value in zip(page, values, strict=True) if value is not None]
+
+    def streams(self, after: str, limit: int) -> list[str]:
+        found: list[str] = []
+        with self._doing("list the streams"):
+            key = streams_key(self._address.prefix)
+            while len(found) < limit:
+                args = ("ZRANGEBYLEX", key, b"(" + after.encode(), b"+", "LIMIT", 0, limit - len(found))
+                (names,) = self._exchange.run([Command(key, args)])
+                if not names:
+                    break
+                listed = [bytes(name).decode() for name in names]
+                heads = [self._keys(name).head for name in listed]
+                there = self._exchange.run([Command(head, ("EXISTS", head)) for head in heads])
+                found += [name for name, exists in zip(listed, there, strict=True) if exists]
+                after = listed[-1]
+        return found
+
+    def put_note(self, name: str, note: Note) -> None:
+        with self._doing("write a note"):
+            key = notes_key(self._address.prefix)
+            value = json.dumps([note.salt, note.text])
+            self._exchange.run([Command(key, ("HSET", key, name.encode(), value))], writes=True)
+
+    def notes(self, names: Sequence[str]) -> dict[str, Note]:
+        with self._doing("read the notes"):
+            if not names:
+                return {}
+            key = notes_key(self._address.prefix)
+            (values,) = self._exchange.run([Command(key, ("HMGET", key, *(name.encode() for name in names)))])
+        return {
+            name: parsing.note(name, value)
+            for name, value in zip(names, values, strict=True)
+            if value is not None
+        }
+
+    def erase_note(self, name: str) -> None:
+        """Forget the note; no matter if there is none.
+
+        Its text is in the server's append-only file until that is rewritten: the server is asked to do so
+        now, and does it by itself later if this user may not ask.
+        """
+        with self._doing("erase a note"):
+            key = notes_key(self._address.prefix)
+            (erased,) = self._exchange.run([Command(key, ("HDEL", key, name.encode()))], writes=True)
+            if erased:
+                with suppress(RedisError, OSError, StoreUnavailable):
+                    self._exchange.run([Command(key, ("BGREWRITEAOF",))])
+
+    def ping(self) -> None:
+        """Ask every primary; every 2 seconds also whether it still writes all to disk."""
+        with self._doing("reach the Redis servers"), self._exchange.nodes.call():
+            now = time.monotonic()
+            if now - self._checked_at < RECHECK_S:
+                self._ping_all()
+            else:
+                self._recheck()
+                self._checked_at = now
+
+    def close(self) -> None:
+        """Let go of the connections. Safe to call twice; afterwards every method raises StoreUnavailable."""
+        self._exchange.nodes.close()
+
+    def _check_all(self) -> None:
+        nodes, topology = self._exchange.nodes, self._exchange.topology
+        for primary in topology.primaries():
+            with nodes.wire(primary):  # a new connection is checked
+                pass
+        for replica in topology.replicas():
+            nodes.check_replica(replica)
+        # A server of a cluster under redis:// answers all but this.
+        key = streams_key(self._address.prefix)
+        self._exchange.run([Command(key, ("ZCARD", key))])
+
+    def _ping_all(self) -> None:
+        nodes, topology = self._exchange.nodes, self._exchange.topology
+        for primary in topology.primaries():
+            try:
+                with nodes.wire(primary) as wire:
+                    ask(wire, "PING")
+            except (RedisError, OSError):
+                topology.forget(primary)
+                nodes.drop(primary)
+                raise
+
+    def _recheck(self) -> None:
+        nodes, topology = self._exchange.nodes, self._exchange.topology
+        topology.forget()  # a server that was replaced may still answer
+        for primary in topology.primaries():
+            try:
+                with nodes.wire(primary) as wire:
+                    nodes.recheck(primary, wire)
+            except (RedisError, OSError, UnsafeServer):
+                topology.forget(primary)
+                nodes.drop(primary)  # so that an append does not go on with a server found unsafe
+                raise
+
+    @contextmanager
+    def _doing(self, what: str) -> Iterator[None]:
+        self._exchange.nodes.check_open()
+        with certain(what):
+            yield
+
+    def _keys(self, stream: str) -> StreamKeys:
+        return StreamKeys.of(self._address.prefix, stream)
+
+    def _command(self, script: Script, stream: str, *args: Argument) -> Command:
+        keys = self._keys(stream)
+        return Command(keys.head, args, script, keys.all())
+
+    def _script(self, script: Script, stream: str, *args: Argument) -> Any:
+        (answer,) = self._exchange.run([self._command(script, stream, *args)])
+        return answer
+
+    def _look_first(self, writes: Sequence[Write]) -> list[bool]:
+        """Which writes are fresh. ValueError when a fresh one has a key that is taken.
+
+        A key comes into a stream only with entries, which move the head. So what is free here at a head is
+        free when the script finds that same head: of several writes none is done when one has a taken key.
+        """
+        commands = []
+        for write in writes:
+            keys = self._keys(write.stream)
+            # The keys before the head: the answer must not be older than the head it goes with.
+            named = [entry.key.encode() for entry in write.entries if entry.key is not None]
+            taken: list[Argument] = ["HMGET", keys.keys, "", *named]
+            commands += [
+                Command(keys.head, taken),
+                Command(keys.head, ("HMGET", keys.head, "sequence", "hash")),
+            ]
+        replies = self._exchange.run(commands)
+        fresh = []
+        for write, known, (sequence, hash_) in zip(writes, replies[::2], replies[1::2], strict=True):
+            head = EMPTY_HEAD if sequence is None else parsing.head(write.stream, sequence, hash_)
+            fresh.append(head == write.expected)
+            if fresh[-1] and (_has_key_twice(write) or any(value is not None for value in known[1:])):
+                _refuse_keys(write.stream)
+        return fresh
+
+    def _list(self, streams: Iterator[str]) -> None:
+        """Put the names into the list of streams, before their first append: the list may hold too many.
+
+        Once for each stream and process, so that a list that lost a name in a failover gets it back.
+        """
+        new = [stream for stream in streams if stream not in self._listed]
+        if not new:
+            return
+        key = streams_key(self._address.prefix)
+        members = [argument for stream in new for argument in (0, stream.encode())]
+        self._exchange.run([Command(key, ("ZADD", key, *members))], writes=True)
+        if len(self._listed) + len(new) > LISTED_MAX:
+            self._listed.clear()
+        self._listed.update(new)
+
+    def _blob_names(self, stream: str, prefix: str) -> Iterator[str]:
+        cursor: bytes = b"0"
+        pattern = glob_escaped(prefix) + b"*"
+        while True:
+            cursor, names = self._script(scripts.NAMES, stream, cursor, pattern, SCAN_COUNT)
+            for name in names:
+                yield bytes(name).decode()
+            if cursor == b"0":
+                return
+
+
+def _needs_look(writes: Sequence[Write]) -> bool:
+    """Several writes stand or fall by their keys together; a script sees no key that comes twice in it."""
+    if len(writes) == 1:
+        return _has_key_twice(writes[0])
+    return any(entry.key is not None for write in writes for entry in write.entries)
+
+
+def _has_key_twice(write: Write) -> bool:
+    keys = [entry.key for entry in write.entries if entry.key is not None]
+    return len(set(keys)) < len(keys)
+
+
+def _refuse_keys(stream: str) -> None:
+    raise ValueError(f"A key is already in the stream {stream!r}: nothing was appended")
+
+
+def _arguments(write: Write) -> list[Argument]:
+    """What the script APPEND wants."""
+    expected, entries = write.expected, write.entries
+    last = Head(expected.sequence + len(entries), entries[-1].hash) if entries else expected
+    numbered = list(zip(count(expected.sequence + 1), entries, strict=False))
+    rows: list[Argument] = []
+    for sequence, entry in numbered:
+        rows += (f"{sequence}-0", entry.hash.encode(), entry.body)
+    keys: list[Argument] = []
+    for sequence, entry in numbered:
+        if entry.key is not None:
+            keys += (entry.key.encode(), sequence)
+    blobs = [argument for name, value in write.blobs.items() for argument in (name.encode(), value)]
+    start = 7 + len(rows)  # the six before them, counted from 1
+    heads: list[Argument] = [expected.sequence, expected.hash.encode(), last.sequence, last.hash.encode()]
+    return [*heads, start, start + len(keys), *rows, *keys, *blobs]
