@@ -1,0 +1,157 @@
+"""docker-compose.yml and deploy/: Redis keeps what it acknowledged, nobody is let in by mistake."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from accountant.documents import BODY_MAX
+from accountant.errors import BodyTooLarge, NotFound, StoreUnavailable
+from api.cli.serve import KEEP_ALIVE_S
+from api.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+NGINX = re.sub(r"#.*", "", (DEPLOY / "nginx.conf").read_text("utf-8"))
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+ONCE = {name for name, one in SERVICES.items() if one["restart"] == "no"}
+REDIS = {name for name, one in SERVICES.items() if one["image"].startswith("redis:")} - ONCE
+OURS = {name for name, one in SERVICES.items() if "build" in one}
+
+every = pytest.mark.parametrize("name", sorted(SERVICES))
+
+
+def redis_settings() -> dict[str, str]:
+    lines = (DEPLOY / "redis.conf").read_text("utf-8").splitlines()
+    pairs = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    return {name: value for name, value in pairs if name != "rename-command"}
+
+
+def test_redis_keeps_what_it_has_acknowledged() -> None:
+    """The settings that the service asks for at its start, and none that weakens them."""
+    settings = redis_settings()
+    assert settings["appendonly"] == "yes"
+    assert settings["appendfsync"] == "always"
+    assert settings["no-appendfsync-on-rewrite"] == "no"
+    assert settings["maxmemory-policy"] == "noeviction"
+
+
+def test_every_redis_reads_those_settings_and_none_besides() -> None:
+    assert len(REDIS) == 7
+    for name in REDIS:
+        one = SERVICES[name]
+        assert one["entrypoint"] == ["redis-server", "/etc/odometer/redis.conf"]
+        assert "./deploy/redis.conf:/etc/odometer/redis.conf:ro" in one["volumes"]
+        given = set(one.get("command", [])[::2])
+        assert given == ({"--cluster-enabled", "--cluster-node-timeout"} if name != "redis" else set())
+
+
+def test_every_redis_has_a_password_and_a_volume_of_its_own() -> None:
+    assert redis_settings()["include"] == "/run/odometer/redis-auth.conf"
+    assert all("secret:/run/odometer:ro" in SERVICES[name]["volumes"] for name in REDIS)
+    kept = {mount.split(":")[0] for name in REDIS for mount in SERVICES[name]["volumes"] if ":/data" in mount}
+    assert len(kept) == len(REDIS)
+    assert kept <= set(COMPOSE["volumes"])
+
+
+def test_the_password_is_made_once_and_is_the_one_that_redis_asks_for(tmp_path: Path) -> None:
+    def make() -> tuple[str, str]:
+        subprocess.run(["sh", str(DEPLOY / "make-password.sh"), str(tmp_path)], check=True)
+        return (tmp_path / "redis-password").read_text(), (tmp_path / "redis-auth.conf").read_text()
+
+    password, lines = make()
+    assert re.fullmatch("[0-9a-f]{64}", password)
+    assert lines == f"requirepass {password}\nmasterauth {password}\n"
+    assert make() == (password, lines)
+
+
+def test_only_the_way_in_is_published_and_only_to_this_machine() -> None:
+    published = {name: one["ports"] for name, one in SERVICES.items() if "ports" in one}
+    assert published == {name: ["127.0.0.1:8790:8790"] for name in ("proxy", "single", "cluster")}
+
+
+@every
+def test_every_service_that_stays_says_whether_it_is_well(name: str) -> None:
+    """In the compose file, or in the image that is built here."""
+    ours = "HEALTHCHECK" in (DEPLOY / "Dockerfile").read_text("utf-8")
+    assert name in ONCE or "test" in SERVICES[name].get("healthcheck", {}) or (name in OURS and ours)
+
+
+@every
+def test_every_container_is_confined(name: str) -> None:
+    one = SERVICES[name]
+    assert one["read_only"]
+    assert one["cap_drop"] == ["ALL"]
+    assert one["security_opt"] == ["no-new-privileges:true"]
+
+
+@every
+def test_everything_waits_for_what_it_needs(name: str) -> None:
+    """Until that is well, or has done its work; and it is there in the same shape."""
+    for needed, how in SERVICES[name].get("depends_on", {}).items():
+        done = "service_completed_successfully" if needed in ONCE else "service_healthy"
+        assert how == {"condition": done}
+        assert SERVICES[needed].get("profiles") in (None, SERVICES[name].get("profiles"))
+
+
+def test_the_plain_start_is_the_shape_with_one_redis() -> None:
+    plain = {name for name, one in SERVICES.items() if "profiles" not in one}
+    assert plain == {"proxy", "api", "redis", "password"}
+    assert SERVICES["api"]["deploy"]["replicas"] > 1
+
+
+def test_the_cluster_is_made_of_its_six_nodes() -> None:
+    networks = {
+        name: one["networks"]["cluster"] for name, one in SERVICES.items() if name.startswith("node-")
+    }
+    assert SERVICES["cluster-init"]["command"] == [f"{one['ipv4_address']}:6379" for one in networks.values()]
+    assert set(SERVICES["cluster-init"]["depends_on"]) == set(networks)
+    store = " ".join(SERVICES["cluster-api"]["entrypoint"])
+    assert all(f"{name}:6379" in store for name in networks)
+    assert "replicas=1" in store
+
+
+# The proxy
+
+
+def proxy_setting(name: str) -> str:
+    found = re.findall(rf"^\s*{name} ([^;]+);", NGINX, re.MULTILINE)
+    assert len(found) == 1, name
+    return str(found[0])
+
+
+def seconds(name: str) -> int:
+    return int(proxy_setting(name).removesuffix("s"))
+
+
+def test_the_proxy_waits_longer_than_the_service_does() -> None:
+    slow_after_s = Settings.model_fields["slow_after_s"].default
+    assert seconds("proxy_read_timeout") > slow_after_s
+    assert seconds("proxy_send_timeout") > slow_after_s
+    assert seconds("keepalive_timeout") < KEEP_ALIVE_S
+
+
+def test_the_proxy_sends_no_charge_twice_and_turns_no_error_into_a_success() -> None:
+    assert proxy_setting("proxy_next_upstream") == "error timeout"
+    assert "proxy_intercept_errors" not in NGINX
+    assert all(int(status) >= 400 for status in re.findall(r"return (\d+)", NGINX))
+    assert not re.search(r"error_page[^;]*=\d", NGINX)
+
+
+def test_the_proxy_takes_every_body_that_the_service_reads() -> None:
+    assert int(proxy_setting("client_max_body_size").removesuffix("m")) * 2**20 > BODY_MAX
+
+
+def test_the_proxy_keeps_the_metrics_to_those_inside() -> None:
+    assert re.search(r"location = /metrics \{\s*return 404", NGINX)
+
+
+def test_the_proxys_own_answers_are_problems_of_the_service() -> None:
+    bodies = [yaml.safe_load(body) for body in re.findall(r"return \d+ '(.*)';", NGINX)]
+    assert len(bodies) == 3
+    for body, kind in zip(bodies, [NotFound, StoreUnavailable, BodyTooLarge], strict=True):
+        assert body == kind(body["detail"]).problem()
