@@ -75,7 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    store = await run_in_threadpool(open_store, settings.store)
+    store = await run_in_threadpool(open_store, settings.store, allow_volatile=settings.allow_volatile_store)
 
     def end(fault: BaseException) -> None:
         log.critical("ending: the teller died of %r", fault)

@@ -14,7 +14,11 @@ class Settings(BaseSettings):
     port: int = Field(default=8790, ge=0, le=65535)
     """Port to listen on; 0 picks a free one."""
     store: str = "sqlite:///data/ledger.sqlite"
-    """Where the ledger is kept: sqlite:///relative/path, sqlite:////absolute/path, or memory:// for tests."""
+    """Where the ledger is kept: sqlite:///relative/path, sqlite:////absolute/path, memory:// for tests, or a
+    Redis: redis://, rediss://, redis+sentinel:// or redis+cluster://."""
+    allow_volatile_store: bool = False
+    """Serve on a Redis even when its settings let it lose what it acknowledged. For tests: a loss that is
+    forgotten is spent a second time."""
     slow_after_s: float = Field(default=10.0, gt=0, le=600)
     """Seconds after which an append that has not returned counts as unsure: its callers get 503."""
     key_refresh_s: float = Field(default=1.0, gt=0, le=60)

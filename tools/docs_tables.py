@@ -38,6 +38,8 @@ def bounds(schema: dict[str, Any]) -> str:
         return f"{kind.lower()} document"
     if schema.get("type") == "array":
         return f"list of {schema['minItems']} to {schema['maxItems']}, each {bounds(schema['items'])}"
+    if schema.get("type") == "boolean":
+        return "true or false"
     if schema.get("type") == "string":
         if "minLength" in schema:
             return f"text of {schema['minLength']} to {schema['maxLength']} characters"

@@ -35,6 +35,14 @@ def serve(
     store: Annotated[
         str | None, typer.Option(metavar="URL", help="Where the ledger is kept; ODOMETER_STORE.")
     ] = None,
+    allow_volatile_store: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-volatile-store",
+            show_default=False,
+            help="Serve even on a Redis that may lose what it acknowledged; ODOMETER_ALLOW_VOLATILE_STORE.",
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="critical to debug; ODOMETER_LOG_LEVEL.")
     ] = None,
@@ -45,7 +53,13 @@ def serve(
     sqlite:///data/ledger.sqlite. Exit status: 70 when the ledger thread died, 78 when the settings or this
     machine do not let it start, 3 when the ledger cannot be opened for certain.
     """
-    given = {"host": host, "port": port, "store": store, "log_level": log_level}
+    given = {
+        "host": host,
+        "port": port,
+        "store": store,
+        "allow_volatile_store": allow_volatile_store,
+        "log_level": log_level,
+    }
     settings = read_settings(**{name: value for name, value in given.items() if value is not None})
     logging.basicConfig(
         level=settings.log_level.upper(),
@@ -114,7 +128,7 @@ def _try_store(settings: "Settings") -> None:
     from api.auth import KeyRing
 
     try:
-        store = open_store(settings.store)
+        store = open_store(settings.store, allow_volatile=settings.allow_volatile_store)
         try:
             KeyRing(store)
         finally:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 from accountant.stores.redis.scripts import DAMAGED
@@ -39,6 +39,11 @@ def certain(doing: str, *, unsafe_is_usage: bool = False) -> Iterator[None]:
         if unsafe_is_usage:
             raise ValueError(str(error)) from error
         raise StoreUnavailable(f"Could not {doing}. {error}") from error
+    except AuthenticationError as error:
+        raise StoreUnavailable(
+            f"Could not {doing}: the Redis server refused the login ({error}). "
+            "Check the user and the password in the store's URL."
+        ) from error
     except RedisError as error:
         raise StoreUnavailable(f"Could not {doing}: {error}") from error
     except OSError as error:

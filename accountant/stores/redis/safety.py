@@ -28,9 +28,10 @@ def check_settings(wire: Wire, node: str) -> None:
         found = {name: _setting(wire, name) for name in REQUIRED}
     except (NoPermissionError, ResponseError) as error:
         raise UnsafeServer(
-            f"The Redis server {node} does not tell its settings (CONFIG GET: {error}), so nobody knows "
-            "whether it keeps what it acknowledged. Allow this user +config|get, and put into its redis.conf"
-            f"\n{LINES}\n{_INSTEAD}"
+            f"The Redis server {node} does not tell its settings, so nobody knows whether it keeps what it "
+            f"acknowledged. CONFIG GET was answered: {str(error).strip()}\n"
+            "Let this user run CONFIG GET (for an ACL: +config|get), and put into its redis.conf\n"
+            f"{LINES}\n{_INSTEAD}"
         ) from error
     if found != REQUIRED:
         listed = "\n".join(
