@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis_server
 import yaml
+from redis.exceptions import RedisError
 
 from accountant.documents import BODY_MAX
 from accountant.errors import BodyTooLarge, NotFound, StoreUnavailable
+from accountant.stores import open_store
 from api.cli.serve import KEEP_ALIVE_S
 from api.settings import Settings
 
@@ -32,12 +35,23 @@ def redis_settings() -> dict[str, str]:
 
 
 def test_redis_keeps_what_it_has_acknowledged() -> None:
-    """The settings that the service asks for at its start, and none that weakens them."""
     settings = redis_settings()
     assert settings["appendonly"] == "yes"
     assert settings["appendfsync"] == "always"
     assert settings["no-appendfsync-on-rewrite"] == "no"
     assert settings["maxmemory-policy"] == "noeviction"
+
+
+def test_the_service_serves_on_a_redis_with_those_settings(tmp_path: Path) -> None:
+    """A real server reads the file, but for its place; the store accepts it, and it cannot be emptied."""
+    elsewhere = ("dir ", "port ", "bind ", "include ")
+    lines = (DEPLOY / "redis.conf").read_text("utf-8").splitlines()
+    config = ["bind 127.0.0.1", *(line for line in lines if not line.startswith(elsewhere))]
+    port = redis_server.free_port()
+    with redis_server.Server(tmp_path / "redis", port, config, password="a-password") as redis:
+        open_store(redis.url).close()
+        with pytest.raises(RedisError, match="unknown command"):
+            redis.ask("FLUSHALL")
 
 
 def test_every_redis_reads_those_settings_and_none_besides() -> None:
