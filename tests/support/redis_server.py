@@ -28,7 +28,13 @@ from accountant.stores.redis.wire import ask, open_wire
 
 SAFE = ("appendonly yes", "appendfsync always", "no-appendfsync-on-rewrite no", "maxmemory-policy noeviction")
 """What the store demands of a server."""
-PLAIN = ("bind 127.0.0.1", "daemonize no", 'save ""', "repl-diskless-sync-delay 0")
+PLAIN = (
+    "bind 127.0.0.1",
+    "daemonize no",
+    'save ""',
+    "repl-diskless-sync-delay 0",
+    "repl-ping-replica-period 1",  # a cluster lists a replica once it has heard from its primary
+)
 DEADLINE_S = 30.0
 SERVICE = "ledger"
 """The name of the service that the Sentinels of `sentinel_group` watch."""
@@ -233,6 +239,8 @@ class Cluster:
     """The nodes of a cluster, the first of them its first primaries."""
 
     nodes: list[Server]
+    shape: tuple[int, int]
+    """How many primaries, and how many replicas each of them has."""
 
     @property
     def url(self) -> str:
@@ -271,15 +279,31 @@ class Cluster:
             if node.alive:
                 wait_until(lambda one=node: _info(one)["cluster_state"] == "ok", "the cluster is well")  # type: ignore[misc]
 
+    def wait_followed(self) -> None:
+        """Wait until every node is alive and in its place: each range of slots with its replicas."""
+        self.wait_ok()
+        for node in self.nodes:
+            wait_until(lambda one=node: _is_whole(one, *self.shape), "all replicas follow")  # type: ignore[misc]
+
     def move_slot(self, stream: str, target: Server, prefix: str = "po") -> None:
         """Move the slot of a stream, with all keys in it, to `target`."""
+        with self.moving_slot(stream, target, prefix) as move_keys:
+            move_keys()
+
+    @contextmanager
+    def moving_slot(self, stream: str, target: Server, prefix: str = "po") -> Iterator[Callable[[], None]]:
+        """In the block the slot of the stream is on its way to `target`; the keys go when it is called."""
         slot = key_slot(StreamKeys.of(prefix, stream).head)
         source = self.primary_of(stream, prefix)
         source_id, target_id = _id(source), _id(target)
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
-        while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100):
-            source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+        def move_keys() -> None:
+            while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100):
+                source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+        yield move_keys
         target.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
         source.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
 
@@ -318,10 +342,8 @@ def cluster(
             wait_until(lambda one=node: _knows(one, len(nodes)), "the nodes have met")  # type: ignore[misc]
         for n, node in enumerate(nodes[primaries:]):
             node.ask("CLUSTER", "REPLICATE", _id(nodes[n % primaries]))
-        made = Cluster(nodes)
-        made.wait_ok()
-        for node in nodes:
-            wait_until(lambda one=node: _is_whole(one, primaries, replicas), "all replicas follow")  # type: ignore[misc]
+        made = Cluster(nodes, (primaries, replicas))
+        made.wait_followed()
         yield made
 
 
@@ -343,5 +365,6 @@ def _knows(node: Server, count: int) -> bool:
 def _is_whole(node: Server, primaries: int, replicas: int) -> bool:
     role = node.ask("ROLE")
     follows = role[0] == b"master" or role[3] == b"connected"
-    ranges = node.ask("CLUSTER", "SLOTS")
-    return follows and [len(one) - 2 for one in ranges] == [1 + replicas] * primaries
+    ranges = node.ask("CLUSTER", "SLOTS")  # a slot that moved splits a range
+    sets = {tuple(sorted(int(port) for _, port, *_ in holders)) for _, _, *holders in ranges}
+    return follows and sorted(map(len, sets)) == [1 + replicas] * primaries

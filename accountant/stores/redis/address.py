@@ -92,7 +92,10 @@ def parse(url: str) -> Address:
 
 def _wrong(why: str) -> ValueError:
     forms = "\n".join(f"  {form}" for form in FORMS)
-    return ValueError(f"The URL of the Redis store is not valid: {why}. A Redis store is named like\n{forms}")
+    return ValueError(
+        f"The URL of the Redis store is not valid: {why}. A Redis store is named like\n{forms}\n"
+        "In a user or a password, / is written %2F, ? %3F, @ %40, : %3A, # %23 and % %25."
+    )
 
 
 def _login(login: str) -> tuple[str | None, str | None]:
@@ -110,10 +113,7 @@ def _path(kind: Kind, path: str) -> tuple[str, int]:
     if kind == "sentinel" and not service:
         raise _wrong("the name of the Sentinel service stands after the hosts, as in /mymaster")
     if database and re.fullmatch(r"[0-9]{1,4}", database) is None:
-        raise _wrong(
-            "what stands after the host is the number of a database, as in /0 "
-            "(in a password, write / as %2F, ? as %3F, @ as %40 and # as %23)"
-        )
+        raise _wrong("what stands after the host is the number of a database, as in /0")
     return unquote(service), int(database or 0)
 
 

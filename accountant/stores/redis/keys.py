@@ -8,20 +8,21 @@ _NAMELESS = "%"  # an empty hash tag is none; quote() never gives a lone %
 
 @dataclass(frozen=True, slots=True)
 class StreamKeys:
-    """The four keys of one stream."""
+    """The keys of one stream: four that hold it, and one that is written to wait for replicas."""
 
     head: bytes
     entries: bytes
     keys: bytes
     blobs: bytes
+    confirmed: bytes
 
     @classmethod
     def of(cls, prefix: str, stream: str) -> "StreamKeys":
         # Percent-encoded, so that no brace of a name ends the hash tag, and no two names give one key.
         base = f"{prefix}:{{{quote(stream, safe='') or _NAMELESS}}}:".encode()
-        return cls(base + b"head", base + b"entries", base + b"keys", base + b"blobs")
+        return cls(base + b"head", base + b"entries", base + b"keys", base + b"blobs", base + b"confirmed")
 
-    def all(self) -> tuple[bytes, ...]:
+    def four(self) -> tuple[bytes, ...]:
         """In the order in which the scripts expect them."""
         return (self.head, self.entries, self.keys, self.blobs)
 

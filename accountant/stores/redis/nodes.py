@@ -1,5 +1,6 @@
 """The connections to each node: opened and checked when needed, kept for the next call, bounded."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import BoundedSemaphore, Lock
@@ -28,6 +29,7 @@ class Nodes:
         self._idle: dict[Node, list[Wire]] = {}
         self._calls = BoundedSemaphore(CALLS_MAX)
         self._closed = False
+        self._process = os.getpid()
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -41,9 +43,11 @@ class Nodes:
             self._calls.release()
 
     def check_open(self) -> None:
-        """Raise StoreUnavailable once the store is closed."""
+        """Raise StoreUnavailable once the store is closed, and in a forked child."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open it again.")
+        if os.getpid() != self._process:  # both would read the replies of the same connections
+            raise StoreUnavailable("The Redis store was opened before a fork. Open it again in the child.")
 
     @contextmanager
     def wire(self, node: Node) -> Iterator[Wire]:

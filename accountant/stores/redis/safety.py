@@ -4,6 +4,7 @@ A connection never outlives the server's process, so a server that was restarted
 again before its first append.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from redis.exceptions import NoPermissionError, ResponseError
@@ -19,6 +20,7 @@ REQUIRED: Final = {
     "maxmemory-policy": "noeviction",
 }
 LINES: Final = "\n".join(f"  {name} {value}" for name, value in REQUIRED.items())
+AS_CLUSTER: Final = "Name the store redis+cluster://host:port,host:port"
 _INSTEAD: Final = "For tests only, --allow-volatile-store serves all the same."
 
 
@@ -53,6 +55,9 @@ def _setting(wire: Wire, name: str) -> str | None:
 
 def check_primary(wire: Wire, node: str) -> list[tuple[str, int]]:
     """Raise UnsafeServer unless the server takes writes. Returns its replicas, as it knows them."""
+    with suppress(ResponseError):  # a user who may not ask learns it later, from a redirection
+        if b"cluster_enabled:1" in ask(wire, "INFO", "cluster"):
+            raise UnsafeServer(f"The Redis server {node} is a node of a cluster. {AS_CLUSTER}")
     role = ask(wire, "ROLE")
     if role[0] != b"master":
         raise UnsafeServer(

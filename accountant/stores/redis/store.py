@@ -112,6 +112,8 @@ class RedisStore:
                     gone = parsing.number(stream, sequence)
                     raise LedgerCorrupt(f"Entry {gone} of {stream!r} is gone, but its key is there")
                 found[key] = parsing.row(stream, entries[0])
+        if found and self._address.replicas:
+            self._confirm(stream)
         return found
 
     def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
@@ -222,15 +224,19 @@ class RedisStore:
     @contextmanager
     def _doing(self, what: str) -> Iterator[None]:
         self._exchange.nodes.check_open()
-        with certain(what):
-            yield
+        try:
+            with certain(what):
+                yield
+        except StoreUnavailable:
+            self._listed.clear()  # another server may have taken over, and have missed a name
+            raise
 
     def _keys(self, stream: str) -> StreamKeys:
         return StreamKeys.of(self._address.prefix, stream)
 
     def _command(self, script: Script, stream: str, *args: Argument) -> Command:
         keys = self._keys(stream)
-        return Command(keys.head, args, script, keys.all())
+        return Command(keys.head, args, script, keys.four())
 
     def _script(self, script: Script, stream: str, *args: Argument) -> Any:
         (answer,) = self._exchange.run([self._command(script, stream, *args)])
@@ -261,10 +267,19 @@ class RedisStore:
                 _refuse_keys(write.stream)
         return fresh
 
+    def _confirm(self, stream: str) -> None:
+        """Wait until the replicas have all that the stream holds now.
+
+        An entry found may be of an append that failed for want of replicas: it is not to be relied on yet.
+        """
+        key = self._keys(stream).confirmed
+        with self._doing(f"have what was found in {stream!r} confirmed by the replicas"):
+            self._exchange.run([Command(key, ("SET", key, ""))], writes=True)
+
     def _list(self, streams: Iterator[str]) -> None:
         """Put the names into the list of streams, before their first append: the list may hold too many.
 
-        Once for each stream and process, so that a list that lost a name in a failover gets it back.
+        Once for each stream and process, and again after a fault: a list that lost a name gets it back.
         """
         new = [stream for stream in streams if stream not in self._listed]
         if not new:

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from accountant.stores.redis.address import Address, Node
 from accountant.stores.redis.nodes import Nodes
+from accountant.stores.redis.safety import AS_CLUSTER
 from accountant.stores.redis.wire import ask, open_wire, shown
 
 SLOTS: Final = 16384
@@ -62,9 +63,7 @@ class _OnePrimary:
 
     def moved(self, key: bytes, node: Node) -> None:
         del key, node
-        raise RedisConnectionError(
-            "it is a node of a Redis Cluster. Name the store redis+cluster://host:port,host:port"
-        )
+        raise RedisConnectionError(f"the server is a node of a cluster. {AS_CLUSTER}")
 
     def forget(self, suspect: Node | None = None) -> None:
         pass
