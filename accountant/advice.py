@@ -2,21 +2,25 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
 from accountant.budgets import COUNT_MAX
 from accountant.commands import Prepared
+from accountant.entries import timestamp
 from accountant.ledger import State
+from accountant.limits import Refusing, Situation, refusing
 from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
-from accountant.rules import Rule
+from accountant.scopes import Touched
 
 M = TypeVar("M", bound=BaseModel)
 
 _NOISE_FACTOR_MAX = 1e6
 _NOISE_STEPS = 30
+_SCOPES_SHOWN: Final = 5
 
 
 def finite(value: float) -> float | None:
@@ -24,72 +28,99 @@ def finite(value: float) -> float | None:
     return None if math.isinf(value) else value
 
 
-def refusals(state: State, prepared: Prepared) -> list[dict[str, Any]]:
-    """Each budget that refuses the charge, with numbers in its own parameter, rounded up."""
-    after = state.spent.plus(prepared.loss)
-    return [
-        _refusal(rule, state.spent, prepared.loss, after) for rule in state.rules if not rule.allows(after)
-    ]
+@dataclass(frozen=True)
+class Question:
+    """What is asked, of whom, and when: everything that a charge's fate depends on but its loss."""
+
+    state: State
+    touched: Touched
+    time: str
+
+    def refusing(self, loss: Loss) -> list[Refusing]:
+        """Every budget that would not allow `loss`."""
+        state = self.state
+        situation = Situation(state.composition, state.partitions, state.totals, self.touched)
+        return refusing(state.limits, situation, loss, self.time)
+
+    def fits(self, loss: Loss) -> bool:
+        """Whether every budget would allow it."""
+        return not self.refusing(loss)
 
 
-def _refusal(rule: Rule, spent: Loss, asked: Loss, after: Loss) -> dict[str, Any]:
-    now, then = rule.spent(spent), rule.spent(after)
+def refusals(question: Question, loss: Loss) -> list[dict[str, Any]]:
+    """Each budget that refuses a charge, with numbers in its own parameter, rounded up.
+
+    Of a budget on many scopes the first `_SCOPES_SHOWN` that refuse are shown.
+    """
+    shown: dict[str, int] = {}
+    documents = []
+    for one in question.refusing(loss):
+        name = one.limit.rule.name
+        shown[name] = shown.get(name, 0) + 1
+        if shown[name] <= _SCOPES_SHOWN:
+            documents.append(_refusal(one, loss, question.time))
+    return documents
+
+
+def _refusal(one: Refusing, asked: Loss, time: str) -> dict[str, Any]:
+    rule = one.limit.rule
+    now, then = rule.spent(one.before), rule.spent(one.after)
+    ends = one.limit.renews(time)
+    reason = rule.why_not(asked, one.after)
+    if one.reserved:
+        reason = "what is left is reserved for other teams"
     return {
         "budget": rule.name,
-        "scope": "dataset",
+        "scope": one.scope,
+        "window": one.limit.window,
+        "renews": None if ends is None else timestamp(ends),
         "kind": rule.kind,
         "limit": rule.limit,
         "spent": finite(now),
         "asked": finite(max(0.0, then - now)) if math.isfinite(now) else None,
         "after": finite(then),
         "short_by": finite(max(0.0, then - rule.limit)),
-        "order": rule.left(spent).order,
-        "reason": rule.why_not(asked, after),
+        "order": rule.left(one.before).order,
+        "reason": reason,
     }
 
 
-def would_fit(state: State, prepared: Prepared) -> dict[str, Any]:
+def would_fit(question: Question, prepared: Prepared) -> dict[str, Any]:
     """The largest count, the least noise (one mechanism), the leading items (a list) that would fit."""
     if len(prepared.charges) > 1:
-        return {"largest_count": None, "least_noise": None, "leading_items": _leading(state, prepared)}
+        return {"largest_count": None, "least_noise": None, "leading_items": _leading(question, prepared)}
     charge = prepared.charges[0]
     return {
-        "largest_count": largest_count(state, charge.mechanism),
-        "least_noise": least_noise(state, charge.mechanism, charge.count),
+        "largest_count": largest_count(question, charge.mechanism),
+        "least_noise": least_noise(question, charge.mechanism, charge.count),
         "leading_items": None,
     }
 
 
-def fits(state: State, loss: Loss) -> bool:
-    """Whether every budget would allow it."""
-    after = state.spent.plus(loss)
-    return all(rule.allows(after) for rule in state.rules)
-
-
-def largest_count(state: State, mechanism: Mechanism) -> int:
+def largest_count(question: Question, mechanism: Mechanism) -> int:
     """The largest count of `mechanism` that every budget allows now, 0 to 1,000,000,000."""
-    curve = mechanism.curve(state.dataset.grid)
-    if not fits(state, curve.times(1)):
+    curve, fits = mechanism.curve(question.state.dataset.grid), question.fits
+    if not fits(curve.times(1)):
         return 0
     low, high = 1, 2
-    while high <= COUNT_MAX and fits(state, curve.times(high)):
+    while high <= COUNT_MAX and fits(curve.times(high)):
         low, high = high, 2 * high
     high = min(high, COUNT_MAX + 1)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(state, curve.times(middle)) else (low, middle)
+        low, high = (middle, high) if fits(curve.times(middle)) else (low, middle)
     return low
 
 
-def least_noise(state: State, mechanism: Mechanism, count: int) -> dict[str, Any] | None:
+def least_noise(question: Question, mechanism: Mechanism, count: int) -> dict[str, Any] | None:
     """The mechanism with about the least noise at which `count` releases fit, None when none does.
 
     Never less noise than fits; at most 0.1 % more than needed.
     """
-    grid = state.dataset.grid
+    grid = question.state.dataset.grid
 
     def enough(candidate: Mechanism | None) -> bool:
-        return candidate is not None and fits(state, candidate.curve(grid).times(count))
+        return candidate is not None and question.fits(candidate.curve(grid).times(count))
 
     factor = _least_factor(lambda value: enough(mechanism.noisier(value)))
     if factor is None:
@@ -132,11 +163,11 @@ def tidy(before: M, after: M, nearest: bool) -> M:
     return after.model_copy(update=changes)
 
 
-def _leading(state: State, prepared: Prepared) -> int:
-    loss, fitting = Loss.zero(state.dataset.grid), 0
+def _leading(question: Question, prepared: Prepared) -> int:
+    loss, fitting = Loss.zero(question.state.dataset.grid), 0
     for item in prepared.losses:
         loss = loss.plus(item)
-        if not fits(state, loss):
+        if not question.fits(loss):
             break
         fitting += 1
     return fitting

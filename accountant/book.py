@@ -1,26 +1,35 @@
-"""What the teller remembers: states decided on, heads seen; and how a state is read from the store."""
+"""What the teller remembers: the states it has decided on, and the last head it saw of every stream."""
 
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from accountant.commands import ChargeCommand, Command
-from accountant.decide import Admitted, Decision, Refused, decide
-from accountant.errors import InternalError, LedgerCorrupt, LedgerRolledBack, OdometerError
-from accountant.ledger import (
-    CHECKPOINT_EVERY,
-    CONFIG_BLOB,
-    DATASET_SCOPE,
-    State,
-    entry_hash,
-    entry_losses,
-    scope_blob,
+from accountant.commands import (
+    ChargeCommand,
+    Command,
+    FreezeCommand,
+    LookCommand,
+    SettleCommand,
 )
-from accountant.loss import Loss, total
-from accountant.stores import EMPTY_HEAD, Head, Row, Store, Write
+from accountant.counts import Counts
+from accountant.decide import decide, frozen_error
+from accountant.decisions import Admitted, Decision, Refused, admit
+from accountant.errors import (
+    InternalError,
+    LedgerCorrupt,
+    LedgerRolledBack,
+    NotFound,
+    OdometerError,
+    UnknownDataset,
+)
+from accountant.ledger import State, kinds_of, touched_by
+from accountant.reading import Seen, check_history, load_state, recount_recent, with_blobs
+from accountant.scopes import shard_parent
+from accountant.stores import EMPTY_HEAD, NewEntry, Row, Store, Write
+from accountant.totals import Totals
 
 log = logging.getLogger("odometer.teller")
 
@@ -56,39 +65,83 @@ class Plan:
     state: State | None
 
 
-class Book:
-    """The teller's memory: the states it has decided on, and the last head it saw of every stream."""
+@dataclass
+class _Draft:
+    """A stream's state as its commands are decided, and the entries so far."""
 
-    def __init__(self, store: Store) -> None:
+    state: State | None
+    entries: list[NewEntry] = field(default_factory=list)
+
+    def take(self, outcome: Admitted) -> None:
+        self.state = outcome.state
+        self.entries.append(outcome.entry)
+
+
+class Book:
+    """The teller's memory. Used by its thread alone, but for `seen` and `streams`."""
+
+    def __init__(self, store: Store, counts: Counts) -> None:
         self._store = store
+        self._counts = counts
         self._states: OrderedDict[str, State] = OrderedDict()
-        self._seen: dict[str, Head] = {}
+        self._seen: dict[str, Seen] = {}
 
     def plan(self, stream: str, jobs: Sequence[Job], now: str) -> Plan | None:
         """Decide all commands of a stream in order. None: the head moved on, ask again.
 
         Raises OdometerError when the stream cannot be read for certain.
         """
-        charges = [job.command for job in jobs if isinstance(job.command, ChargeCommand)]
-        scopes = dict.fromkeys(
-            scope for charge in charges for scope in charge.prepared.scopes(charge.principal)
-        )
-        before = self._state(stream, list(scopes) or [DATASET_SCOPE])
-        known = self._store.find(stream, [charge.ledger_key for charge in charges]) if charges else {}
-        state, entries, decisions = before, [], []
+        try:
+            before = self._state(stream)
+        except LedgerRolledBack as lost:
+            return self._freeze(stream, jobs, now, lost)
+        dataset = self._dataset_of(stream)
+        held = self._held(stream, before, jobs)
+        if before is not None:
+            planned = before if dataset is None else replace(before, budgets=dataset.budgets)
+            names = (*planned.standing, *self._names(planned, jobs, held))
+            before = with_blobs(self._store, before, names)
+            if before is None:
+                self.forget(stream)
+                return None
+        draft = _Draft(before)
+        if dataset is not None:
+            _follow(dataset, stream, draft, now)
+        return self._decided(stream, jobs, now, before, draft, held)
+
+    def _decided(
+        self,
+        stream: str,
+        jobs: Sequence[Job],
+        now: str,
+        before: State | None,
+        draft: _Draft,
+        held: dict[int, Row],
+    ) -> Plan | None:
+        keys = [
+            job.command.ledger_key for job in jobs if isinstance(job.command, ChargeCommand | SettleCommand)
+        ]
+        known = self._store.find(stream, keys) if keys else {}
+        followed, decisions = len(draft.entries), []
         for job in jobs:
-            outcome = _judge(state, job.command, known, now)
+            outcome = _judge(draft.state, job.command, known, now, held)
             if isinstance(outcome, Admitted):
-                state = outcome.state
-                entries.append(outcome.entry)
-                if isinstance(job.command, ChargeCommand):
-                    row = Row(state.head.sequence, outcome.entry.hash, outcome.entry.body)
-                    known[job.command.ledger_key] = row
+                draft.take(outcome)
+                if isinstance(job.command, ChargeCommand | SettleCommand):
+                    number = outcome.state.head.sequence
+                    known[job.command.ledger_key] = Row(number, outcome.entry.hash, outcome.entry.body)
             decisions.append((job, outcome))
-        if not entries:
+        if len(draft.entries) == followed:
             return self._without_append(stream, before, decisions)
+        return self._plan(stream, decisions, before, draft)
+
+    def _plan(
+        self, stream: str, decisions: list[tuple[Job, Outcome]], before: State | None, draft: _Draft
+    ) -> Plan:
+        state = draft.state
+        blobs = state.blobs(before) if state else {}
         expected = before.head if before else EMPTY_HEAD
-        return Plan(stream, decisions, Write(stream, expected, entries, _blobs(before, state)), state)
+        return Plan(stream, decisions, Write(stream, expected, draft.entries, blobs), state)
 
     def _without_append(
         self, stream: str, before: State | None, decisions: list[tuple[Job, Outcome]]
@@ -100,155 +153,181 @@ class Book:
             return None
         return Plan(stream, decisions, None, before)
 
+    def _freeze(self, stream: str, jobs: Sequence[Job], now: str, lost: LedgerRolledBack) -> Plan:
+        """Write into the ledger that its history changed: then every process stops, also after a restart."""
+        state, seen = load_state(self._store, stream), self._seen[stream].head
+        decisions: list[tuple[Job, Outcome]] = [(job, lost) for job in jobs]
+        if state is None or state.frozen is not None:
+            raise lost
+        log.critical("%s went back in time: entry %d is gone; it is frozen now", stream, seen.sequence)
+        frozen = decide(state, FreezeCommand(seen), None, now)
+        if not isinstance(frozen, Admitted):
+            raise lost
+        draft = _Draft(state)
+        draft.take(frozen)
+        return self._plan(stream, decisions, state, draft)
+
+    def _dataset_of(self, stream: str) -> State | None:
+        """Of a shard, the dataset whose budgets it has; None for a dataset itself."""
+        parent = shard_parent(stream)
+        if parent is None:
+            return None
+        dataset = self._fresh(parent)
+        if dataset is None:
+            raise UnknownDataset(
+                f"there is no dataset {parent}: create it first, it is never created on the fly"
+            )
+        if dataset.frozen is not None:
+            raise frozen_error(dataset)
+        return dataset
+
+    def _fresh(self, stream: str) -> State | None:
+        """A state that the store has now."""
+        state = self._state(stream)
+        head, _ = self._store.load(stream, [])
+        if head != (state.head if state else EMPTY_HEAD):
+            self.forget(stream)
+            state = self._state(stream)
+        if state is not None:
+            self._remember(state)
+        return state
+
+    def _held(self, stream: str, state: State | None, jobs: Sequence[Job]) -> dict[int, Row]:
+        """The entries that settlements name."""
+        numbers = {job.command.hold for job in jobs if isinstance(job.command, SettleCommand)}
+        found: dict[int, Row] = {}
+        for number in numbers:
+            if state is not None and 0 < number <= state.head.sequence:
+                rows = self._store.entries(stream, number - 1, 1)
+                found |= {row.sequence: row for row in rows if row.sequence == number}
+        return found
+
+    def _names(self, state: State, jobs: Sequence[Job], held: dict[int, Row]) -> Iterable[str]:
+        """The counts that the commands move."""
+        names: dict[str, None] = {}
+        done: set[tuple[int, int]] = set()
+        for job in jobs:
+            command = job.command
+            if isinstance(command, ChargeCommand):
+                touched = command.touched
+                same = (id(touched), id(command.prepared))  # a job charges the same again and again
+                if same in done:
+                    continue
+                done.add(same)
+                scopes = state.scopes(touched, command.prepared.kinds)
+            elif isinstance(command, SettleCommand) and command.hold in held:
+                entry = _entry(held[command.hold])
+                if entry.get("type") != "held":
+                    continue
+                scopes = state.scopes(touched_by(entry), kinds_of(entry))
+            else:
+                continue
+            names |= dict.fromkeys(state.blob_names(scopes))
+        return names
+
     def keep(self, plan: Plan) -> None:
         """Remember the state after an append."""
-        if plan.state is None:
-            return
-        self._seen[plan.stream] = plan.state.head
-        self._states[plan.stream] = plan.state
-        self._states.move_to_end(plan.stream)
+        if plan.state is not None:
+            self._remember(plan.state)
+
+    def _remember(self, state: State) -> None:
+        stream = state.stream
+        self._count(state)
+        self._seen[stream] = Seen.of(state)
+        self._states[stream] = _trimmed(state)
+        self._states.move_to_end(stream)
         if len(self._states) > STREAMS_CACHED:
             self._states.popitem(last=False)
-        if len(plan.state.totals) > SCOPES_CACHED:
-            self.forget(plan.stream)
 
-    def seen(self, stream: str) -> Head | None:
-        """The last head that was seen, if any. For any thread."""
+    def seen(self, stream: str) -> Seen | None:
+        """The end of a stream as last seen, if ever. For any thread."""
         return self._seen.get(stream)
+
+    def streams(self) -> list[str]:
+        """Every stream that was seen. For any thread."""
+        return list(self._seen)
 
     def forget(self, stream: str) -> None:
         """Drop what is cached, never what was seen."""
         self._states.pop(stream, None)
 
-    def _state(self, stream: str, scopes: Sequence[str]) -> State | None:
+    def _state(self, stream: str) -> State | None:
         state = self._states.get(stream)
         if state is not None:
-            missing = [scope for scope in scopes if scope not in state.totals]
-            if not missing:
-                return state
-            head, blobs = self._store.load(stream, [scope_blob(scope) for scope in missing])
-            if head == state.head:
-                loaded = _totals(state, missing, blobs)
-                return replace(state, totals={**state.totals, **loaded})
-            self.forget(stream)
-        state = load_state(self._store, stream, scopes)
+            return state
+        state = load_state(self._store, stream)
         if state is not None and stream not in self._seen:
             recount_recent(self._store, state)
-        self._check_history(stream, state.head if state else EMPTY_HEAD)
+        check_history(self._store, stream, self._seen.get(stream), state)
+        if state is not None:  # a name that nobody opened is not worth remembering
+            self._count(state)
+            self._seen[stream] = Seen.of(state)
         return state
 
-    def _check_history(self, stream: str, head: Head) -> None:
-        check_history(self._store, stream, self._seen.get(stream), head)
-        if head != EMPTY_HEAD:  # a name that nobody opened is not worth remembering
-            self._seen[stream] = head
+    def _count(self, state: State) -> None:
+        if state.frozen is not None:
+            self._counts.froze(state.stream)
+        elif self._counts.frozen:
+            self._counts.thawed(state.stream)
 
 
-def recount_recent(store: Store, state: State) -> None:
-    """Raise LedgerCorrupt unless the dataset's stored total is what the entries since a checkpoint come to.
+def _follow(dataset: State, stream: str, draft: _Draft, now: str) -> None:
+    """Bring a shard's budgets up to its dataset's.
 
-    Done when a process first meets a dataset: a bounded number of entries, and a total that was lost or
-    lowered beside them is found before anything is admitted on it. `odometer verify` counts all of them.
+    A shard is a ledger that can be counted on its own: what its charges were judged by is among its entries.
     """
-    name, head, grid = state.dataset.name, state.head, state.dataset.grid
-    checkpoint = head.sequence // CHECKPOINT_EVERY * CHECKPOINT_EVERY
-    after = max(0, checkpoint - 1)
-    try:
-        entries = [json.loads(row.body) for row in store.entries(name, after, head.sequence - after)]
-        if checkpoint and "totals" not in entries[0]:
-            return  # that number fell to an entry that is no charge
-        spent = Loss.decode(grid, entries[0]["totals"]) if checkpoint else Loss.zero(grid)
-        for entry in entries[1:]:  # the first is the checkpoint, or the opening
-            if entry["type"] == "charged":
-                spent = spent.plus(total(grid, entry_losses(grid, entry)))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise LedgerCorrupt(f"the last entries of {name} cannot be read: run odometer verify") from error
-    if spent != state.spent:
-        raise LedgerCorrupt(
-            f"the stored total of {name} is not what its entries come to: nothing is admitted until a person "
-            "has looked; run odometer verify"
-        )
-
-
-def check_history(store: Store, stream: str, seen: Head | None, head: Head) -> None:
-    """Raise LedgerRolledBack unless `seen`, an earlier head of the stream, still is part of it."""
-    if seen is None or head == seen:
+    state = draft.state
+    if state is not None and (state.budgets, state.closed) == (dataset.budgets, dataset.closed):
         return
-    rows = store.entries(stream, seen.sequence - 1, 1) if head.sequence >= seen.sequence else []
-    if not rows or rows[0].hash != seen.hash:
-        raise LedgerRolledBack(
-            f"entry {seen.sequence} of this ledger was there and is gone or differs: nothing is admitted "
-            "until a person has looked (restore the store, then restart the service)",
-            sequence=seen.sequence,
-        )
+    budgets = {name: entry.document() for name, entry in dataset.budgets.items()}
+    common = {"principal": "service", "budgets": budgets}
+    if state is None:
+        opened = {
+            **common,
+            "type": "opened",
+            "time": max(now, dataset.time),
+            "dataset": dataset.dataset.model_dump(mode="json"),
+            "shard": int(stream.rpartition("/")[2], 16),
+        }
+        draft.take(admit(None, opened))
+    elif state.frozen is None:
+        synced = {**common, "type": "synced", "time": max(now, state.time), "closed": dataset.closed}
+        draft.take(admit(state, synced))
 
 
-def load_state(store: Store, stream: str, scopes: Sequence[str]) -> State | None:
-    """A dataset's state from the store, None when there is no such stream.
-
-    Raises StoreUnavailable when unsure, LedgerCorrupt when head, entry and totals contradict.
-    """
-    names = [CONFIG_BLOB, *(scope_blob(scope) for scope in scopes)]
-    head, blobs = store.load(stream, names)
-    if head == EMPTY_HEAD:
-        return None
-    rows = store.entries(stream, head.sequence - 1, 1)
-    if not rows or rows[0].hash != head.hash or entry_hash(rows[0].body) != head.hash:
-        raise LedgerCorrupt(
-            f"the last entry of {stream} ({head.sequence}) is missing or changed: run odometer verify"
-        )
-    if CONFIG_BLOB not in blobs:
-        raise LedgerCorrupt(f"the configuration of {stream} is missing: run odometer verify")
-    state = State.restore(head, _time_of(stream, rows[0]), blobs[CONFIG_BLOB], {})
-    if state.dataset.name != stream:
-        raise LedgerCorrupt(f"the ledger of {stream} is that of {state.dataset.name}: run odometer verify")
-    return replace(state, totals=_totals(state, scopes, blobs))
+def _trimmed(state: State) -> State:
+    """With the counts that are always needed alone, when there are many others."""
+    totals = state.totals
+    if len(totals.life) <= SCOPES_CACHED and state.composition != "by_unit":
+        return state if not totals.complete else replace_totals(state, replace(totals, complete=False))
+    standing = set(state.standing)
+    life = {scope: loss for scope, loss in totals.life.items() if f"totals/{scope}" in standing}
+    windows = {key: spent for key, spent in totals.windows.items() if f"window/{key}" in standing}
+    return replace_totals(state, Totals(totals.grid, life, windows))
 
 
-def _time_of(stream: str, row: Row) -> str:
+def replace_totals(state: State, totals: Totals) -> State:
+    """The same state with other totals in view."""
+    return state.moved(state.head, state.time, totals)
+
+
+def _entry(row: Row) -> dict[str, Any]:
     try:
-        return str(json.loads(row.body)["time"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise LedgerCorrupt(
-            f"entry {row.sequence} of {stream} cannot be read: run odometer verify"
-        ) from error
+        entry: dict[str, Any] = json.loads(row.body)
+    except ValueError as error:
+        raise LedgerCorrupt(f"entry {row.sequence} cannot be read: run odometer verify") from error
+    return entry
 
 
-def _totals(state: State, scopes: Sequence[str], blobs: dict[str, bytes]) -> dict[str, Loss]:
-    grid = state.dataset.grid
-    totals = {}
-    for scope in scopes:
-        blob = blobs.get(scope_blob(scope))
-        if blob is None and scope == DATASET_SCOPE:  # there from the first entry on
-            raise LedgerCorrupt(
-                f"the totals of {state.dataset.name} are missing: they are not zero, they are unknown; "
-                "run odometer verify"
-            )
-        try:
-            totals[scope] = Loss.zero(grid) if blob is None else Loss.decode(grid, blob.decode("ascii"))
-        except ValueError as error:
-            raise LedgerCorrupt(f"the totals of {scope} cannot be read: {error}") from error
-    return totals
-
-
-def _judge(state: State | None, command: Command, known: dict[str, Row], now: str) -> Outcome:
-    row = known.get(command.ledger_key) if isinstance(command, ChargeCommand) else None
+def _judge(
+    state: State | None, command: Command, known: dict[str, Row], now: str, held: dict[int, Row]
+) -> Outcome:
+    if isinstance(command, LookCommand):
+        return Refused(NotFound("nothing was asked"), state)
+    row = known.get(command.ledger_key) if isinstance(command, ChargeCommand | SettleCommand) else None
+    about = held.get(command.hold) if isinstance(command, SettleCommand) else None
     try:
-        return decide(state, command, row, now)
+        return decide(state, command, row, now, about)
     except Exception:
         log.exception("a decision failed; nothing was charged")
         return Refused(InternalError("the service could not decide: nothing was charged"), state)
-
-
-def _blobs(before: State | None, after: State | None) -> dict[str, bytes]:
-    """What of `after` differs from `before`: the totals that moved, the configuration if it changed."""
-    if after is None:
-        return {}
-    old = before.totals if before else {}
-    moved = {
-        scope_blob(scope): loss.encode().encode("ascii")
-        for scope, loss in after.totals.items()
-        if old.get(scope) is not loss
-    }
-    if before is None or before.budgets is not after.budgets or before.closed != after.closed:
-        moved[CONFIG_BLOB] = after.config()
-    return moved

@@ -17,7 +17,9 @@ from accountant.mechanisms import AnyMechanism, Document, Number, Whole
 from accountant.mixture import Mixture
 from accountant.rounding import decimal, floor_units, round_down
 from accountant.rules import ApproximateRule, CoordinateRule, GdpRule, Rule
+from accountant.scopes import DATASET_SCOPE, SCOPE
 from accountant.weights import default_prior, workload_prior
+from accountant.windows import Window
 
 COUNT_MAX = 1_000_000_000
 ITEMS_MAX = 256
@@ -27,6 +29,8 @@ Slug = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 LEAST_DELTA: Final = 1e-290
 """Far below any use; smaller ones have no exact split, and logarithms that overflow."""
 Delta = Annotated[Number, Field(ge=LEAST_DELTA, lt=1)]
+RESERVED_MAX: Final = 64
+Share = Annotated[Number, Field(gt=0, le=1)]
 
 
 class Charge(Document):
@@ -69,6 +73,13 @@ class Budget(Document):
 
     name: Slug
     """Its name within the dataset."""
+    scope: Annotated[str, Field(strict=True, pattern=SCOPE)] = DATASET_SCOPE
+    """What it limits: `dataset`, or one or each (`*`) of a kind: `principal/p_1`, `team/*`, `partition/eu`,
+    `group/*`, `unit/*`."""
+    window: Window | None = None
+    """Starts anew each hour, day, week or month (UTC, by the calendar); left out: for life."""
+    reserved: Annotated[dict[Slug, Share], Field(min_length=1, max_length=RESERVED_MAX)] | None = None
+    """Shares of the limit kept for teams, by name: nobody else can use them. Together at most 1."""
 
     parameter: ClassVar[str]
     """The name of the limit."""
@@ -85,18 +96,31 @@ class Budget(Document):
     def rule(self, grid: Grid, fixed: dict[str, Any]) -> "Rule":
         """The rule that this budget enforces on the totals."""
 
+    @model_validator(mode="after")
+    def _shares_of_one_whole(self) -> Self:
+        if self.reserved is None:
+            return self
+        if self.scope != DATASET_SCOPE or self.window is not None:
+            raise ValueError("reserved: shares are kept of a budget of the whole dataset, for life")
+        if sum(map(decimal, self.reserved.values())) > 1:
+            raise ValueError("reserved: the shares are more than 1 together")
+        return self
+
     def limit(self) -> float:
         return float(getattr(self, self.parameter))
 
     def same_weights(self, other: "Budget") -> bool:
         """Whether changing to `other` changes the limit alone."""
-        changed = {self.parameter, "name"}
+        changed = {self.parameter, "name", "reserved"}
         return type(self) is type(other) and self.model_dump(exclude=changed) == other.model_dump(
             exclude=changed
         )
 
     def document(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude_none=True)
+        document = self.model_dump(mode="json", exclude_none=True)
+        if document["scope"] == DATASET_SCOPE:
+            del document["scope"]  # as it was before there were others
+        return document
 
 
 _TAKERS = "if it is noisy at all, a budget of kind"

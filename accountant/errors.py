@@ -3,9 +3,10 @@
 OdometerError
  ├─ MalformedBody 400 · IdempotencyKeyRequired 400
  ├─ Unauthenticated 401 · Forbidden 403
- ├─ UnknownDataset · UnknownBudget · UnknownKey · NotFound 404 · MethodNotAllowed 405
- ├─ BodyTooLarge 413 · InvalidRequest · KeyReused · NotValidUnderAdjacency 422
- ├─ BudgetExceeded · DatasetExists · BudgetExists · DatasetClosed 409 · EditConflict 412 · IfMatchRequired 428
+ ├─ UnknownDataset · UnknownBudget · UnknownHold · UnknownKey · NotFound 404 · MethodNotAllowed 405
+ ├─ BodyTooLarge 413 · InvalidRequest · SeveralShards · KeyReused · NotValidUnderAdjacency 422
+ ├─ BudgetExceeded · DatasetExists · BudgetExists · DatasetClosed · PartitionExists 409
+ ├─ HoldSettled · HoldExpired · TooManyHolds · NotFrozen 409 · EditConflict 412 · IfMatchRequired 428
  └─ StoreUnavailable · LedgerCorrupt · LedgerRolledBack · Overloaded 503 · InternalError 500
 
 The client's error classes are generated from this registry.
@@ -85,6 +86,12 @@ class UnknownBudget(NotFound):
     code, title = "unknown-budget", "There is no such budget"
 
 
+class UnknownHold(NotFound):
+    """The dataset has no hold of that number."""
+
+    code, title = "unknown-hold", "There is no such hold"
+
+
 class UnknownKey(NotFound):
     """No API key of that id."""
 
@@ -109,6 +116,12 @@ class InvalidRequest(OdometerError):
     code, title, status = "invalid-request", "A field is not valid", 422
 
 
+class SeveralShards(InvalidRequest):
+    """The units of a charge are kept in several shards. `shards` lists those of each: charge each alone."""
+
+    code, title = "several-shards", "These units are kept in several shards"
+
+
 class KeyReused(OdometerError):
     """The same idempotency key came with another command. Nothing was charged."""
 
@@ -124,7 +137,8 @@ class NotValidUnderAdjacency(OdometerError):
 class BudgetExceeded(OdometerError):
     """The charge does not fit at least one budget. Nothing was charged; a smaller one may fit.
 
-    `refusals` lists each budget that refuses; `would_fit` says what would fit.
+    `refusals` lists each budget that refuses; `would_fit` says what would fit. When only budgets of windows
+    refuse what a fresh window would allow, it is retryable: Retry-After says when the window is over.
     """
 
     code, title, status = "budget-exceeded", "The budget does not allow this charge", 409
@@ -146,6 +160,36 @@ class DatasetClosed(OdometerError):
     """The dataset takes no more charges."""
 
     code, title, status = "dataset-closed", "This dataset is closed", 409
+
+
+class PartitionExists(OdometerError):
+    """The dataset has a partition of that name already."""
+
+    code, title, status = "partition-exists", "There is already a partition of that name", 409
+
+
+class HoldSettled(OdometerError):
+    """The hold was settled before, for another number. A hold is settled once."""
+
+    code, title, status = "hold-settled", "This hold was settled already", 409
+
+
+class HoldExpired(OdometerError):
+    """The hold's time is over: it is spent for good."""
+
+    code, title, status = "hold-expired", "This hold has expired", 409
+
+
+class TooManyHolds(OdometerError):
+    """The dataset has as many open holds as it can have. Settle some, or charge instead."""
+
+    code, title, status = "too-many-holds", "Too many holds are open", 409
+
+
+class NotFrozen(OdometerError):
+    """The dataset is not frozen."""
+
+    code, title, status = "not-frozen", "This dataset is not frozen", 409
 
 
 class EditConflict(OdometerError):

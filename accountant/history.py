@@ -6,24 +6,29 @@ from typing import Any, Final
 
 from accountant import odometer
 from accountant.advice import finite
-from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, scope_blob
-from accountant.loss import Loss, total
+from accountant.ledger import CHECKPOINT_EVERY, State, scope_blob
+from accountant.loss import Loss
 from accountant.odometer import fixed_plan
+from accountant.reading import count_entry
 from accountant.rules import if_stopped_now
 from accountant.stores import Row, Store
 
 FOLD_MAX: Final = 1024
 """Up to so many entries a history is folded from all of them, beyond from the checkpoints alone."""
+PARTITIONED_FOLD_MAX: Final = 8192
 _SCOPES_MAX: Final = 1000
+_COUNTING: Final = ("opened", "charged", "held", "settled")
 
 
 def series(store: Store, state: State, points: int) -> list[dict[str, Any]]:
     """At most `points` moments, oldest first, ending now: the reading and each budget's share used."""
-    if state.head.sequence <= FOLD_MAX:
+    if state.head.sequence <= (PARTITIONED_FOLD_MAX if state.partitions else FOLD_MAX):
         moments = _thin(list(_folded(store, state)), points - 1)
+    elif state.partitions:
+        moments = []  # checkpoints know nothing of partitions: better one true point than a line too low
     else:
         moments = list(_checkpoints(store, state, points - 1))
-    now = (state.head.sequence, state.time, state.spent)
+    now = (state.head.sequence, state.time, odometer.whole(state))
     if not moments or moments[-1][0] != now[0]:
         moments.append(now)
     return [_point(state, *moment) for moment in moments]
@@ -35,19 +40,38 @@ def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any
         "sequence": sequence,
         "time": time,
         "if_stopped_now": finite(if_stopped_now(spent, mixture, delta_add)),
-        "used": {rule.name: rule.left_of_limit(spent).used for rule in state.rules},
+        "used": {
+            limit.rule.name: limit.rule.left_of_limit(spent).used
+            for limit in state.limits
+            if limit.kind == "dataset" and limit.window is None
+        },
     }
 
 
 def _folded(store: Store, state: State) -> Iterator[tuple[int, str, Loss]]:
-    grid = state.dataset.grid
-    spent = Loss.zero(grid)
-    for row in store.entries(state.dataset.name, 0, FOLD_MAX):
-        entry = json.loads(row.body)
-        if entry["type"] == "charged":
-            spent = spent.plus(total(grid, entry_losses(grid, entry)))
-        if entry["type"] in ("opened", "charged") and row.sequence <= state.head.sequence:
-            yield row.sequence, entry["time"], spent
+    """From all entries; of a partitioned dataset what anybody may have lost, the worst of each coordinate."""
+    grid, name = state.dataset.grid, state.dataset.name
+    spent, parts = Loss.zero(grid), {part: Loss.zero(grid) for part in state.partitions}
+    after = 0
+    while after < state.head.sequence and (rows := store.entries(name, after, FOLD_MAX)):
+        for row in rows:
+            entry = json.loads(row.body)
+            spent = count_entry(grid, state.composition, spent, entry)
+            if parts:
+                parts = {
+                    part: count_entry(grid, state.composition, lost, entry, f"partition/{part}")
+                    for part, lost in parts.items()
+                }
+            if entry["type"] in _COUNTING and row.sequence <= state.head.sequence:
+                yield row.sequence, entry["time"], _worst(spent, parts)
+        after = rows[-1].sequence
+
+
+def _worst(spent: Loss, parts: dict[str, Loss]) -> Loss:
+    worst = Loss.zero(spent.grid)
+    for lost in parts.values():
+        worst = worst.at_least(lost)
+    return spent.plus(worst)
 
 
 def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int, str, Loss]]:
@@ -100,6 +124,29 @@ def _scopes(
         epsilon = fixed_plan(loss, delta).value
         note = notes[name].text if name in notes else None
         yield name, note, {"epsilon": epsilon, "rho": shown["rho"], "delta": shown["delta"]}
+
+
+def scopes(store: Store, state: State, kind: str, after: str, limit: int) -> dict[str, Any]:
+    """One page of the scopes of a kind that were ever charged, by name."""
+    prefix = scope_blob(f"{kind}/")
+    blobs = store.blobs(state.dataset.name, prefix, prefix + after if after else "", limit + 1)
+    grid, delta = state.dataset.grid, float(state.dataset.delta)
+    items = []
+    for name, blob in blobs[:limit]:
+        loss = Loss.decode(grid, blob.decode("ascii"))
+        if kind == "partition":
+            loss = state.spent.plus(loss)
+        reading = if_stopped_now(loss, state.dataset.mixture, int(state.dataset.delta_add))
+        items.append(
+            {
+                "scope": name.removeprefix(scope_blob("")),
+                "if_stopped_now": finite(reading),
+                "delta": delta,
+                "totals": odometer.loss_document(loss),
+            }
+        )
+    last = blobs[limit - 1][0].removeprefix(prefix) if len(blobs) > limit else None
+    return {"items": items, "next": last}
 
 
 def page(

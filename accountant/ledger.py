@@ -1,200 +1,206 @@
-"""Entries, their hash chain, and the state that folds out of them.
+"""The state that folds out of a stream's entries, and what of it is stored beside them."""
 
-An entry is canonical JSON (sorted keys, no spaces, no floats) that names the hash of the entry
-before it; its own hash is SHA-256 of those bytes, which are stored as they are.
-"""
-
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final, Self
 
-from accountant.budgets import ANY_BUDGET, Budget, Workload, split_delta, workload_loss
+from accountant.datasets import BudgetEntry, Dataset
+from accountant.entries import FORMATS, canonical, entry_hash
 from accountant.errors import LedgerCorrupt
-from accountant.grid import DELTA_UNIT, GRIDS, Grid
-from accountant.loss import Loss, total
-from accountant.mechanisms import Adjacency, Document
-from accountant.mechanisms.base import frozen, thawed
-from accountant.mixture import Mixture
-from accountant.rounding import floor_units
-from accountant.rules import Rule
-from accountant.stores import EMPTY_HEAD, Head, NewEntry
-from accountant.weights import reading_prior, workload_prior
+from accountant.grid import Grid
+from accountant.limits import Limit
+from accountant.loss import Loss
+from accountant.scopes import DATASET_SCOPE, Touched, in_window, shard_stream
+from accountant.stores import EMPTY_HEAD, Head
+from accountant.totals import Totals, added, counted_windows
+from accountant.windows import Window, window_name
 
-FORMAT: Final = 1
 CHECKPOINT_EVERY: Final = 128
 """Every so many entries one also carries the dataset's totals: history without folding everything."""
-DATASET_SCOPE: Final = "dataset"
 CONFIG_BLOB: Final = "config"
-
-
-def canonical(document: Mapping[str, Any]) -> bytes:
-    """The bytes that are hashed and stored. Raises TypeError or ValueError for floats and unknown types."""
-    _refuse_floats(document)
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return text.encode("ascii")
-
-
-def _refuse_floats(value: Any) -> None:
-    if isinstance(value, float):
-        raise TypeError(f"a ledger entry holds no floats, got {value!r}")
-    if isinstance(value, Mapping):
-        for item in value.values():
-            _refuse_floats(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _refuse_floats(item)
-
-
-def entry_hash(body: bytes) -> str:
-    """SHA-256 of an entry's bytes, in hex."""
-    return hashlib.sha256(body).hexdigest()
-
-
-def timestamp(moment: datetime) -> str:
-    """UTC with microseconds; such strings sort as the moments do."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+HOLDS_BLOB: Final = "holds"
+TOTALS: Final = "totals/"
+WINDOWS: Final = "window/"
 
 
 @dataclass(frozen=True)
-class BudgetEntry:
-    """A budget in force: its document, its version, and what was fixed when its weights were."""
+class Amnesty:
+    """A history that was lost, and when a person decided to go on without it."""
 
-    budget: Budget
-    version: int
-    fixed: Mapping[str, Any]
-    since: int
-    """Sequence number of the entry that fixed its weights: the promise covers the entries after it."""
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "budget": frozen(self.budget.document()),
-            "version": self.version,
-            "fixed": dict(self.fixed),
-            "since": self.since,
-        }
-
-    @classmethod
-    def parse(cls, document: Mapping[str, Any]) -> Self:
-        budget = ANY_BUDGET.validate_python(thawed(document["budget"]))
-        return cls(budget, document["version"], document["fixed"], document["since"])
-
-
-class Dataset(Document):
-    """What is protected, as bound by its first entry."""
-
-    name: str
-    unit: str
-    adjacency: Adjacency
-    grid_version: int
-    delta: str
-    """δ of the running readings, a decimal string, with its fixed split."""
-    delta_add: str
-    delta_mix: str
-    weights: tuple[int, ...]
-    odometer_only: bool
-    created: str
-
-    @property
-    def grid(self) -> Grid:
-        return GRIDS[self.grid_version]
-
-    @property
-    def mixture(self) -> Mixture:
-        """The mixture of the running readings."""
-        return Mixture(self.grid, self.weights, float(self.delta_mix))
-
-
-def bind_dataset(
-    request: Any,
-    grid: Grid,
-    created: str,
-) -> Dataset:
-    """The facts that a dataset's first entry fixes, from a request to create it."""
-    add, mix = split_delta(request.delta, request.delta_add)
-    workload: Workload | None = request.workload
-    if workload is None:
-        weights = reading_prior(grid)
-    else:
-        weights = workload_prior(grid, workload_loss(workload, grid), mix)
-    return Dataset(
-        name=request.name,
-        unit=request.unit,
-        adjacency=request.adjacency,
-        grid_version=grid.version,
-        delta=repr(request.delta),
-        delta_add=str(floor_units(add, DELTA_UNIT)),
-        delta_mix=repr(mix),
-        weights=weights,
-        odometer_only=request.odometer_only,
-        created=created,
-    )
+    lost: Head
+    time: str
 
 
 @dataclass(frozen=True)
 class State:
-    """A dataset as its entries fold up to `head`. `totals` holds the scopes that were asked for."""
+    """A stream as its entries fold up to `head`. `totals` holds the scopes that were asked for."""
 
     head: Head
     time: str
     dataset: Dataset
     budgets: Mapping[str, BudgetEntry]
+    totals: Totals
     closed: bool = False
     charges: int = 0
-    totals: Mapping[str, Loss] = field(default_factory=dict)
+    partitions: tuple[str, ...] = ()
+    holds: Mapping[int, str] = field(default_factory=dict)
+    """Open holds: the number of the entry, and when it expires."""
+    frozen: Head | None = None
+    """The end of a history that was seen and is gone: until a person decides, nothing is admitted."""
+    amnesty: "Amnesty | None" = None
+    """The last such history that a person has decided to go on without."""
+    shard: int | None = None
+    """Which part of a dataset's unit odometers this is."""
 
     @cached_property
-    def rules(self) -> tuple[Rule, ...]:
-        grid = self.dataset.grid
-        return tuple(entry.budget.rule(grid, dict(entry.fixed)) for entry in self.budgets.values())
+    def limits(self) -> tuple[Limit, ...]:
+        """The budgets, compiled."""
+        return tuple(Limit.of(entry, self.dataset.grid) for entry in self.budgets.values())
+
+    @cached_property
+    def windows(self) -> Mapping[str, tuple[Window, ...]]:
+        """The windows that budgets need counted, by kind of scope."""
+        found: dict[str, list[Window]] = {}
+        for limit in self.limits:
+            kinds = [limit.kind]
+            if self.dataset.composition == "by_partition" and limit.kind in ("dataset", "partition"):
+                kinds = ["dataset", "partition"]
+            for kind in kinds if limit.window else ():
+                if limit.window and limit.window not in found.setdefault(kind, []):
+                    found[kind].append(limit.window)
+        return {kind: tuple(sorted(windows)) for kind, windows in found.items()}
+
+    @cached_property
+    def standing(self) -> tuple[str, ...]:
+        """Names of the blobs that are always read: what budgets of the dataset and of named scopes count."""
+        scopes = [DATASET_SCOPE]
+        scopes += [f"partition/{name}" for name in self.partitions]
+        scopes += [f"{limit.kind}/{limit.name}" for limit in self.limits if limit.name not in ("", "*")]
+        scopes += [team for limit in self.limits for team in limit.shares]
+        return self.blob_names(dict.fromkeys(scopes))
+
+    def blob_names(self, scopes: Iterable[str]) -> tuple[str, ...]:
+        """Names of the blobs that hold the counts of `scopes`, for life and in the windows that matter."""
+        names = list(scopes)
+        within = counted_windows(names, self.windows)
+        return (
+            *(scope_blob(scope) for scope in names),
+            *(window_blob(scope, window) for scope, window in within),
+        )
+
+    @property
+    def composition(self) -> str:
+        return self.dataset.composition
+
+    @property
+    def stream(self) -> str:
+        name = self.dataset.name
+        return name if self.shard is None else shard_stream(name, self.shard)
 
     @property
     def spent(self) -> Loss:
-        """The dataset's own totals."""
-        return self.totals.get(DATASET_SCOPE) or Loss.zero(self.dataset.grid)
+        """The dataset's own totals: of a partitioned dataset, those that are part of every partition."""
+        return self.totals.of(DATASET_SCOPE)
 
-    def charged(self, head: Head, time: str, totals: Mapping[str, Loss]) -> "State":
-        """The state after a charge, which leaves the compiled rules as they are."""
-        moved = State(head, time, self.dataset, self.budgets, self.closed, self.charges + 1, totals)
-        moved.__dict__["rules"] = self.rules
-        return moved
+    def scopes(self, touched: Touched, kinds: Iterable[str]) -> tuple[str, ...]:
+        """Every scope whose odometer a charge moves."""
+        own = touched.scopes(self.composition)
+        if self.composition == "by_unit":
+            return own
+        return (*own, *dict.fromkeys(f"mechanism/{kind}" for kind in kinds))
+
+    def moved(self, head: Head, time: str, totals: Totals, **changes: Any) -> "State":
+        """The state after a charge or a settlement, which leave the compiled budgets as they are."""
+        after = replace(self, head=head, time=time, totals=totals, **changes)
+        for name in ("limits", "windows", "standing"):
+            if name in self.__dict__:
+                after.__dict__[name] = self.__dict__[name]
+        return after
+
+    def _configured(self) -> tuple[object, ...]:
+        return (self.budgets, self.closed, self.partitions, self.frozen, self.amnesty)
 
     def config(self) -> bytes:
-        """Everything but head and totals, as the store keeps it beside the entries."""
-        return canonical(
-            {
-                "dataset": self.dataset.model_dump(mode="json"),
-                "budgets": {name: entry.document() for name, entry in self.budgets.items()},
-                "closed": self.closed,
-            }
-        )
+        """Everything but head, totals and holds, as the store keeps it beside the entries."""
+        document: dict[str, Any] = {
+            "dataset": self.dataset.model_dump(mode="json"),
+            "budgets": {name: entry.document() for name, entry in self.budgets.items()},
+            "closed": self.closed,
+            "partitions": list(self.partitions),
+            "shard": self.shard,
+        }
+        if self.frozen is not None:
+            document["frozen"] = [self.frozen.sequence, self.frozen.hash]
+        if self.amnesty is not None:
+            lost = self.amnesty.lost
+            document["amnesty"] = [lost.sequence, lost.hash, self.amnesty.time]
+        return canonical(document)
 
     @classmethod
-    def restore(cls, head: Head, time: str, config: bytes, totals: Mapping[str, Loss]) -> Self:
-        """The inverse of `config`. Raises LedgerCorrupt when it cannot be read."""
+    def restore(cls, head: Head, time: str, config: bytes, holds: bytes | None) -> Self:
+        """The inverse of `config`, without any totals. Raises LedgerCorrupt when it cannot be read."""
         try:
             document = json.loads(config)
             dataset = Dataset.model_validate_json(json.dumps(document["dataset"]))
             budgets = {name: BudgetEntry.parse(entry) for name, entry in document["budgets"].items()}
-            return cls(head, time, dataset, budgets, document["closed"], totals=dict(totals))
+            return cls(
+                head,
+                time,
+                dataset,
+                budgets,
+                Totals(dataset.grid, {}, {}),
+                document["closed"],
+                partitions=tuple(document.get("partitions", ())),
+                holds=_read_holds(holds),
+                frozen=_head(document.get("frozen")),
+                amnesty=_amnesty(document.get("amnesty")),
+                shard=document.get("shard"),
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerCorrupt(f"the stored configuration of a dataset cannot be read: {error}") from error
+
+    def blobs(self, before: "State | None" = None) -> dict[str, bytes]:
+        """What is stored beside the entries; only what differs from `before`, where given."""
+        old = before.totals if before else Totals(self.dataset.grid, {}, {})
+        found = {
+            TOTALS + scope: loss.encode().encode("ascii")
+            for scope, loss in self.totals.life.items()
+            if old.life.get(scope) is not loss
+        }
+        found |= {
+            WINDOWS + key: within.encode().encode("ascii")
+            for key, within in self.totals.windows.items()
+            if old.windows.get(key) is not within
+        }
+        if before is None or before.holds is not self.holds:
+            found[HOLDS_BLOB] = canonical({str(number): expires for number, expires in self.holds.items()})
+        if before is None or self._configured() != before._configured():
+            found[CONFIG_BLOB] = self.config()
+        return found
+
+
+def _head(pair: Sequence[Any] | None) -> Head | None:
+    return None if pair is None else Head(int(pair[0]), str(pair[1]))
+
+
+def _amnesty(parts: Sequence[Any] | None) -> Amnesty | None:
+    return None if parts is None else Amnesty(Head(int(parts[0]), str(parts[1])), str(parts[2]))
+
+
+def _read_holds(blob: bytes | None) -> dict[int, str]:
+    return {} if blob is None else {int(number): str(end) for number, end in json.loads(blob).items()}
 
 
 def scope_blob(scope: str) -> str:
     """Name of the blob that holds a scope's running totals."""
-    return f"totals/{scope}"
+    return TOTALS + scope
 
 
-def seal(state_head: Head, document: dict[str, Any], key: str | None = None) -> tuple[NewEntry, Head]:
-    """The entry after `state_head`, with its number, its predecessor's hash and the format version."""
-    sequence = state_head.sequence + 1
-    body = canonical({**document, "v": FORMAT, "seq": sequence, "prev": state_head.hash})
-    digest = entry_hash(body)
-    return NewEntry(digest, body, key), Head(sequence, digest)
+def window_blob(scope: str, window: str) -> str:
+    """Name of the blob that holds what a scope spent in the current window of a kind."""
+    return WINDOWS + in_window(scope, window)
 
 
 def fold(rows: Iterable[tuple[str, bytes]]) -> "State | None":
@@ -218,7 +224,7 @@ def apply(state: "State | None", digest: str, body: bytes) -> State:
         )
     try:
         entry = json.loads(body)
-        if entry["v"] != FORMAT or entry["seq"] != at or entry["prev"] != head.hash:
+        if entry["v"] not in FORMATS or entry["seq"] != at or entry["prev"] != head.hash:
             raise LedgerCorrupt(f"entry {at}: it does not follow the entry before it", sequence=at)
         if state is not None and entry["time"] < state.time:
             raise LedgerCorrupt(f"entry {at}: its time lies before the entry before it", sequence=at)
@@ -232,53 +238,131 @@ def _apply(state: "State | None", head: Head, entry: Mapping[str, Any]) -> State
     if (kind == "opened") != (state is None):
         raise ValueError(f"a ledger starts with `opened`, and only starts with it, got {kind!r}")
     if state is None:
-        dataset = Dataset.model_validate_json(json.dumps(entry["dataset"]))
-        budgets = {name: BudgetEntry.parse(item) for name, item in entry["budgets"].items()}
-        # Totals from the start: that they are missing can then never mean that nothing was spent.
-        return State(head, time, dataset, budgets, totals={DATASET_SCOPE: Loss.zero(dataset.grid)})
+        return _opened(head, entry)
+    if kind in ("charged", "held"):
+        return apply_charge(state, head, entry)
+    if kind == "settled":
+        return _settled(state, head, entry)
     state = replace(state, head=head, time=time)
-    if kind == "charged":
-        return _apply_charge(state, entry)
     if kind == "budget_set":
         changed = {**state.budgets, entry["name"]: BudgetEntry.parse(entry["entry"])}
         return replace(state, budgets=dict(sorted(changed.items())))  # as every stored form has them
+    if kind == "partitions_added":
+        return _with_partitions(state, entry["partitions"])
+    if kind == "synced":  # a shard has its dataset's budgets
+        return replace(state, budgets=_budgets(entry["budgets"]), closed=entry["closed"])
     if kind == "closed":
         return replace(state, closed=True)
+    if kind == "frozen":
+        return replace(state, frozen=_head(entry["seen"]))
+    if kind == "unfrozen":
+        return replace(state, frozen=None, amnesty=_amnesty([*entry["seen"], time]))
     raise ValueError(f"unknown type of entry {kind!r}")
 
 
-def _apply_charge(state: State, entry: Mapping[str, Any]) -> State:
-    grid = state.dataset.grid
-    losses = entry_losses(grid, entry)
-    items = entry["command"]["charges"]
-    if len(items) != len(losses):
-        raise ValueError(f"{len(items)} charges but {len(losses)} losses")
-    totals = add_losses(state, entry["principal"], [item["mechanism"]["kind"] for item in items], losses)
-    spent = totals[DATASET_SCOPE]
-    if entry["seq"] % CHECKPOINT_EVERY == 0 and entry.get("totals") != spent.encode():
-        raise ValueError("its checkpoint differs from the sum of the entries before it")
-    return state.charged(state.head, state.time, totals)
+def _budgets(documents: Mapping[str, Any]) -> dict[str, BudgetEntry]:
+    return {name: BudgetEntry.parse(item) for name, item in documents.items()}
+
+
+def _opened(head: Head, entry: Mapping[str, Any]) -> State:
+    dataset = Dataset.model_validate_json(json.dumps(entry["dataset"]))
+    # Totals from the start: that they are missing can then never mean that nothing was spent.
+    totals = Totals(dataset.grid, {DATASET_SCOPE: Loss.zero(dataset.grid)}, {}, complete=True)
+    budgets = _budgets(entry["budgets"])
+    state = State(head, entry["time"], dataset, budgets, totals, shard=entry.get("shard"))
+    return _with_partitions(state, entry.get("partitions", ()))
+
+
+def _with_partitions(state: State, names: Iterable[str]) -> State:
+    zero = Loss.zero(state.dataset.grid)
+    new = [name for name in names if name not in state.partitions]
+    life = {**state.totals.life, **{f"partition/{name}": zero for name in new}}
+    return replace(state, partitions=(*state.partitions, *new), totals=replace(state.totals, life=life))
+
+
+def touched_by(entry: Mapping[str, Any]) -> Touched:
+    """Whose odometers a `charged` or `held` entry moves."""
+    command = entry["command"]
+    parts = command.get("partitions", ())
+    return Touched(
+        entry["principal"],
+        entry.get("team"),
+        command["group"]["name"] if "group" in command else None,
+        () if parts == "all" else tuple(parts),
+        tuple(command.get("units", ())),
+    )
+
+
+def kinds_of(entry: Mapping[str, Any]) -> list[str]:
+    """The kind of mechanism of each charge of an entry."""
+    return [item["mechanism"]["kind"] for item in entry["command"]["charges"]]
 
 
 def entry_losses(grid: Grid, entry: Mapping[str, Any]) -> list[Loss]:
-    """The losses of a `charged` entry, one per charge. Raises KeyError or ValueError for anything else."""
+    """The losses of an entry, one per charge. Raises KeyError or ValueError for what has none."""
     return [Loss.decode(grid, line) for line in entry["losses"]]
 
 
-def add_losses(
-    state: State, principal: str, kinds: Sequence[str], losses: Sequence[Loss], spent: Loss | None = None
-) -> dict[str, Loss]:
-    """The totals of every scope after a charge; all scopes move together.
+def charge_totals(
+    state: State, touched: Touched, kinds: Sequence[str], losses: Sequence[Loss], time: str
+) -> Totals:
+    """The totals after a charge."""
+    gained = added(state.dataset.grid, state.composition, touched, kinds, losses)
+    return state.totals.plus(gained, counted_windows(gained, state.windows), time)
 
-    `spent` is the dataset's total after it, where the caller has added it up already.
-    """
-    grid = state.dataset.grid
-    zero, totals = Loss.zero(grid), dict(state.totals)
-    asked = losses[0] if len(losses) == 1 else total(grid, losses)
-    totals[DATASET_SCOPE] = state.spent.plus(asked) if spent is None else spent
-    scope = f"principal/{principal}"
-    totals[scope] = totals.get(scope, zero).plus(asked)
-    for kind, loss in zip(kinds, losses, strict=True):
-        scope = f"mechanism/{kind}"
-        totals[scope] = totals.get(scope, zero).plus(loss)
-    return totals
+
+def counted_in(state: State, touched: Touched, time: str) -> dict[str, str]:
+    """The windows that a charge is counted in: what a hold needs to know when it is settled."""
+    scopes = touched.scopes(state.composition)
+    return {
+        in_window(scope, window): window_name(window, time)
+        for scope, window in counted_windows(scopes, state.windows)
+    }
+
+
+def apply_charge(state: State, head: Head, entry: Mapping[str, Any]) -> State:
+    """The state after a `charged` or `held` entry. Raises ValueError when it does not hold."""
+    losses, kinds = entry_losses(state.dataset.grid, entry), kinds_of(entry)
+    if len(kinds) != len(losses):
+        raise ValueError(f"{len(kinds)} charges but {len(losses)} losses")
+    touched, time = touched_by(entry), entry["time"]
+    totals = charge_totals(state, touched, kinds, losses, time)
+    if head.sequence % CHECKPOINT_EVERY == 0 and entry.get("totals") != totals.of(DATASET_SCOPE).encode():
+        raise ValueError("its checkpoint differs from the sum of the entries before it")
+    if entry["type"] == "charged":
+        return state.moved(head, time, totals, charges=state.charges + 1)
+    if entry["windows"] != counted_in(state, touched, time):
+        raise ValueError("it says that it was counted in other windows than it was")
+    return state.moved(
+        head,
+        time,
+        totals,
+        charges=state.charges + 1,
+        holds={**open_holds(state.holds, time), head.sequence: entry["expires"]},
+    )
+
+
+def open_holds(holds: Mapping[int, str], time: str) -> dict[int, str]:
+    """Those that can still be settled at `time`."""
+    return {number: expires for number, expires in holds.items() if expires >= time}
+
+
+def refund(grid: Grid, held: Mapping[str, Any], used: Sequence[Loss], composition: str) -> dict[str, Loss]:
+    """What each scope of a `held` entry gets back. Raises ValueError when more was used than was held."""
+    losses = entry_losses(grid, held)
+    back = [loss.minus(part) for loss, part in zip(losses, used, strict=True)]
+    return added(grid, composition, touched_by(held), kinds_of(held), back)
+
+
+def settle_totals(state: State, held: Mapping[str, Any], used: Sequence[Loss]) -> Totals:
+    """The totals after a hold is settled for the losses `used`."""
+    back = refund(state.dataset.grid, held, used, state.composition)
+    return state.totals.minus(back, held["windows"])
+
+
+def _settled(state: State, head: Head, entry: Mapping[str, Any]) -> State:
+    if entry["hold"] not in state.holds:
+        raise ValueError(f"it settles hold {entry['hold']}, which is not open")
+    totals = settle_totals(state, entry["held"], entry_losses(state.dataset.grid, entry))
+    holds = {number: end for number, end in state.holds.items() if number != entry["hold"]}
+    return state.moved(head, entry["time"], totals, holds=holds)

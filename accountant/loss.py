@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import add
+from operator import add, sub
 from typing import Self, SupportsFloat
 
 import numpy as np
@@ -108,6 +108,33 @@ class Loss:
             self.grid,
             tuple(map(add, self.values, other.values)),
             tuple(map(add, self.unbounded, other.unbounded)),
+        )
+
+    def minus(self, other: "Loss") -> "Loss":
+        """What remains when `other`, once added, is taken out again; exact. Raises ValueError below zero."""
+        if self.grid is not other.grid:
+            raise ValueError(f"cannot subtract losses on grids {self.grid.version} and {other.grid.version}")
+        values = tuple(map(sub, self.values, other.values))
+        unbounded = tuple(map(sub, self.unbounded, other.unbounded))
+        if min(values) < 0 or min(unbounded) < 0:
+            raise ValueError("more would be taken out of a total than is in it")
+        return Loss(self.grid, values, unbounded)
+
+    def at_most(self, other: "Loss") -> "Loss":
+        """This bound, or in each coordinate where it is not below it `other`, a bound on the same loss."""
+        mine, theirs = (
+            zip(self.values, self.unbounded, strict=True),
+            zip(other.values, other.unbounded, strict=True),
+        )
+        pairs = [a if a[0] <= b[0] and a[1] <= b[1] else b for a, b in zip(mine, theirs, strict=True)]
+        return Loss(self.grid, tuple(value for value, _ in pairs), tuple(count for _, count in pairs))
+
+    def at_least(self, other: "Loss") -> "Loss":
+        """In each coordinate the larger of two losses: a bound on either."""
+        return Loss(
+            self.grid,
+            tuple(map(max, self.values, other.values)),
+            tuple(map(max, self.unbounded, other.unbounded)),
         )
 
     def units(self, index: int) -> int | None:

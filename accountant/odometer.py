@@ -7,12 +7,15 @@ from typing import Any, Final
 
 from accountant import conversions
 from accountant.advice import finite
+from accountant.datasets import BudgetEntry
+from accountant.entries import timestamp
 from accountant.grid import DELTA_UNIT, Grid
-from accountant.ledger import BudgetEntry, State
+from accountant.ledger import State
+from accountant.limits import Limit
 from accountant.loss import Loss
 from accountant.mixture import Mixture
 from accountant.rounding import decimal, round_down
-from accountant.rules import Rule, if_stopped_now, root_up, too_much_delta
+from accountant.rules import if_stopped_now, root_up, too_much_delta
 
 HOLDS: Final = {
     "if_stopped_now": (
@@ -67,13 +70,12 @@ class Reading:
         }
 
 
-def readings(state: State, delta: float | None = None) -> list[Reading]:
-    """Every reading of a dataset, at its own delta or, as what-if, at another."""
+def readings(state: State, spent: Loss, delta: float | None = None) -> list[Reading]:
+    """Every reading of what a scope has spent, at the dataset's own delta or, as what-if, at another."""
     own = float(state.dataset.delta)
     what_if = delta is not None and delta != own
     delta = own if delta is None else delta
     mixture, add = _mixture(state, delta)
-    spent = state.spent
     running = [
         Reading(name, "epsilon", finite(value), delta, HOLDS[name], what_if=what_if)
         for name, value in (
@@ -82,6 +84,22 @@ def readings(state: State, delta: float | None = None) -> list[Reading]:
         )
     ]
     return [*running, *_guarantees(state), *plan_readings(spent, delta)]
+
+
+def whole(state: State) -> Loss:
+    """What anybody may have lost: of a partitioned dataset the worst of its partitions, per coordinate.
+
+    Of a dataset by unit there is no such number: zero, for the units have odometers of their own.
+    """
+    if state.composition == "by_unit":
+        return Loss.zero(state.dataset.grid)
+    spent = state.spent
+    if not state.partitions:
+        return spent
+    worst, *others = (state.totals.of(f"partition/{name}") for name in state.partitions)
+    for other in others:
+        worst = worst.at_least(other)
+    return spent.plus(worst)
 
 
 def _mixture(state: State, delta: float) -> tuple[Mixture, int]:
@@ -156,12 +174,13 @@ def _edge_warning(grid: Grid, best: int) -> tuple[str, ...]:
 
 
 def _guarantees(state: State) -> Iterator[Reading]:
-    for entry, rule in zip(state.budgets.values(), state.rules, strict=True):
-        budget = entry.budget
-        value, holds = budget.limit(), f"{budget.promise} for {covers(entry)}, under full adaptivity"
-        if overspent(entry, rule, state.spent):
+    for limit in state.limits:
+        budget = limit.entry.budget
+        value, holds = budget.limit(), f"{budget.promise} for {_whose(limit)}, under full adaptivity"
+        spent = standing_count(state, limit)
+        if spent is not None and overspent(limit, spent):
             # The limit promises nothing about what was admitted before it was lowered.
-            value = rule.spent(state.spent)
+            value = limit.rule.spent(spent)
             holds += ": what is spent, above the limit as it was lowered"
         yield Reading(
             "guarantee",
@@ -174,9 +193,39 @@ def _guarantees(state: State) -> Iterator[Reading]:
         )
 
 
-def overspent(entry: BudgetEntry, rule: Rule, totals: Loss) -> bool:
+def _whose(limit: Limit) -> str:
+    """Which charges a promise is about, in words."""
+    charges = covers(limit.entry)
+    if limit.kind == "principal":
+        charges += f" of {_named(limit)}: what that principal learns of anybody"
+    elif limit.kind in ("team", "group"):
+        charges += f" of {_named(limit)}"
+    elif limit.kind in ("partition", "unit"):
+        charges += f" about {_named(limit)}"
+    return charges if limit.window is None else f"{charges}, within one {limit.window}"
+
+
+def _named(limit: Limit) -> str:
+    return f"each {limit.kind}" if limit.name == "*" else f"{limit.kind} {limit.name}"
+
+
+def standing_count(state: State, limit: Limit) -> Loss | None:
+    """What counts against a budget as a whole now; None for one that each of many scopes has."""
+    if limit.name == "*" or (limit.kind == "dataset" and state.partitions and limit.window is not None):
+        return None
+    if limit.kind == "dataset":
+        return whole(state) if limit.window is None else limit.count(state.totals, ("dataset",), state.time)
+    scopes: tuple[str, ...] = (f"{limit.kind}/{limit.name}",)
+    if limit.kind == "unit":
+        return None
+    if limit.kind == "partition":
+        scopes = ("dataset", *scopes)
+    return limit.count(state.totals, scopes, state.time)
+
+
+def overspent(limit: Limit, totals: Loss) -> bool:
     """Whether a change of the budget left less than is spent already. Nothing more is admitted then."""
-    return entry.version > 1 and not rule.allows(totals)
+    return limit.entry.version > 1 and not limit.rule.allows(totals)
 
 
 def covers(entry: BudgetEntry) -> str:
@@ -184,18 +233,26 @@ def covers(entry: BudgetEntry) -> str:
     return "all entries" if entry.since == 0 else f"entries after {entry.since}"
 
 
-def budget_state(entry: BudgetEntry, rule: Rule, totals: Loss, etag: str) -> dict[str, Any]:
-    """A budget with what is spent and left, in its own parameter: spent rounded up, left down."""
-    shown = rule.left_of_limit(totals)
+def budget_state(state: State, limit: Limit, etag: str) -> dict[str, Any]:
+    """A budget with what is spent and left, in its own parameter: spent rounded up, left down.
+
+    Of a budget that each of many scopes has, nothing is spent as a whole: those are null.
+    """
+    spent = standing_count(state, limit)
+    shown = None if spent is None else limit.rule.left_of_limit(spent)
+    ends = limit.renews(state.time)
     return {
-        **entry.budget.document(),
-        "version": entry.version,
+        **limit.entry.budget.document(),
+        "scope": limit.entry.budget.scope,
+        "window": limit.window,
+        "renews": None if ends is None else timestamp(ends),
+        "version": limit.entry.version,
         "etag": etag,
-        "covers": covers(entry),
-        "limit": rule.limit,
-        "spent": finite(shown.spent),
-        "left": shown.left,
-        "used": shown.used,
+        "covers": covers(limit.entry),
+        "limit": limit.rule.limit,
+        "spent": None if shown is None else finite(shown.spent),
+        "left": None if shown is None else shown.left,
+        "used": None if shown is None else shown.used,
     }
 
 

@@ -2,12 +2,17 @@
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from accountant.commands import Prepared
+from accountant.entries import timestamp
 from accountant.ledger import State
+from accountant.limits import Limit
+from accountant.loss import Loss
 from accountant.odometer import loss_document
-from accountant.rules import Left, Rule
+from accountant.rules import Left
+from accountant.scopes import Touched
 
 
 def fragment(prepared: Prepared) -> str:
@@ -25,29 +30,60 @@ def fragment_of(prepared: Prepared) -> str:
     return str(known)
 
 
-def left(state: State) -> list[dict[str, Any]]:
-    """What is left per budget, as a document, in the budget's own parameter."""
-    return [json.loads(_left_json(rule, rule.left_of_limit(state.spent))) for rule in state.rules]
+def left(state: State, touched: Touched, time: str, extra: Loss | None = None) -> list[dict[str, Any]]:
+    """What is left per budget that is concerned, in its own parameter; with `extra` as if it were charged."""
+    found = []
+    for limit, scope, spent in _tightest(state, touched, time, extra):
+        found.append(json.loads(_left_json(limit, scope, limit.rule.left_of_limit(spent), time)))
+    return found
 
 
 def receipt(
-    state: State, sequence: int, digest: str, time: str, principal: str, fixed: str, *, replayed: bool
+    state: State, entry: dict[str, Any], principal: str, fixed: str, touched: Touched, *, replayed: bool
 ) -> bytes:
     """The JSON body. `fixed` is the request's `fragment`; `state` is the one after the charge (or, for a
-    replay, the present one).
+    replay, the present one); `entry` has `sequence`, `hash`, `time` and what else the receipt says.
     """
     head = (
-        f'{{"dataset":"{state.dataset.name}","sequence":{sequence},"hash":"{digest}","time":"{time}",'
-        f'"principal":{json.dumps(principal)},"replayed":{"true" if replayed else "false"},{fixed},"left":['
+        f'{{"dataset":"{state.dataset.name}","sequence":{entry["sequence"]},"hash":"{entry["hash"]}",'
+        f'"time":"{entry["time"]}","principal":{json.dumps(principal)},'
+        f'"replayed":{"true" if replayed else "false"},'
     )
-    spent = state.spent
-    return (head + ",".join([_left_json(rule, rule.left(spent)) for rule in state.rules]) + "]}").encode()
+    if len(entry) > 3:
+        more = {name: value for name, value in entry.items() if name not in ("sequence", "hash", "time")}
+        head += json.dumps(more, separators=(",", ":"))[1:-1] + ","
+    lines = [
+        _left_json(limit, scope, limit.rule.left(spent), state.time)
+        for limit, scope, spent in _tightest(state, touched, state.time, None)
+    ]
+    return (head + fixed + ',"left":[' + ",".join(lines) + "]}").encode()
 
 
-def _left_json(rule: Rule, shown: Left) -> str:
+def _tightest(
+    state: State, touched: Touched, time: str, extra: Loss | None
+) -> Iterator[tuple[Limit, str, Loss]]:
+    """Each budget that is concerned, at the one of its scopes that has used most of it."""
+    for limit in state.limits:
+        counts = [
+            (scopes[-1], limit.count(state.totals, scopes, time))
+            for scopes in limit.concerned(state.composition, state.partitions, touched)
+        ]
+        if extra is not None:
+            counts = [(scope, spent.plus(extra)) for scope, spent in counts]
+        if len(counts) > 1:
+            counts.sort(key=lambda pair: limit.rule.left(pair[1]).used, reverse=True)
+        if counts:
+            yield limit, *counts[0]
+
+
+def _left_json(limit: Limit, scope: str, shown: Left, time: str) -> str:
+    rule = limit.rule
     order = "" if shown.order is None else f'"order":{shown.order!r},'
     spent = "null" if shown.spent == math.inf else repr(shown.spent)
+    window = ""
+    if limit.window is not None and (ends := limit.renews(time)) is not None:
+        window = f'"window":"{limit.window}","renews":"{timestamp(ends)}",'
     return (
-        f'{{"budget":"{rule.name}","kind":"{rule.kind}",{order}"limit":{shown.limit!r},'
+        f'{{"budget":"{rule.name}","scope":"{scope}",{window}"kind":"{rule.kind}",{order}"limit":{shown.limit!r},'
         f'"spent":{spent},"left":{shown.left!r},"used":{shown.used!r}}}'
     )

@@ -1,26 +1,21 @@
 """One stream's entries counted again, independently of what is stored beside them. For `verify`."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 from accountant.budgets import Charge
+from accountant.entries import FORMATS, entry_hash
 from accountant.errors import OdometerError
 from accountant.grid import GRIDS, Grid
-from accountant.ledger import (
-    CHECKPOINT_EVERY,
-    DATASET_SCOPE,
-    FORMAT,
-    State,
-    add_losses,
-    apply,
-    entry_hash,
-    entry_losses,
-)
+from accountant.ledger import CHECKPOINT_EVERY, State, apply, apply_charge, entry_losses, touched_by
+from accountant.limits import Situation, refusing
 from accountant.loss import Loss
 from accountant.mechanisms.base import thawed
+from accountant.scopes import DATASET_SCOPE, shard_parent
+from accountant.settling import held_part
 from accountant.stores import Head, Row
 
 TOLERANCE: Final = 10**9
@@ -85,7 +80,8 @@ class Recount:
         self._report = report
         self._time = ""
         self._unlinked = False
-        self._over: set[tuple[str, int]] = set()
+        self._over: set[tuple[str, int, str]] = set()
+        self._held: dict[int, dict[str, Any]] = {}
         self._keys: dict[str, int] = {}
 
     def take(self, row: Row) -> None:
@@ -101,7 +97,7 @@ class Recount:
         if entry is not None:
             self._link(row, entry)
             self._time = max(self._time, str(entry.get("time")))
-            if not self._stream.startswith("~"):
+            if holds_losses(self._stream):
                 self._fold(row, entry)
         self.sequence, self.hash, self._unlinked = row.sequence, row.hash, False
 
@@ -139,8 +135,9 @@ class Recount:
     def _link(self, row: Row, entry: Mapping[str, Any]) -> None:
         """That the entry follows the one before it."""
         at = row.sequence
-        if entry.get("v") != FORMAT:
-            self._fault(f"has format {entry.get('v')!r}; this version reads {FORMAT}", at)
+        if entry.get("v") not in FORMATS:
+            known = " and ".join(map(str, FORMATS))
+            self._fault(f"has format {entry.get('v')!r}; this version reads {known}", at)
         if entry.get("seq") != at:
             self._fault(f"stands here, but says that it is entry {entry.get('seq')!r}", at)
         if entry.get("prev") != self.hash and not self._unlinked:
@@ -153,9 +150,11 @@ class Recount:
 
     def _fold(self, row: Row, entry: dict[str, Any]) -> None:
         try:
-            if entry["type"] == "charged" and self.state is not None:
+            if entry["type"] in ("charged", "held") and self.state is not None:
                 self._charge(row, entry, self.state)
             else:
+                if entry["type"] == "settled":
+                    self._check_settlement(row.sequence, entry)
                 self._other(row, entry)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OdometerError) as error:
             self._fault(f"cannot be applied: {error}", row.sequence)
@@ -167,8 +166,8 @@ class Recount:
         if before is not None:
             before = replace(before, head=Head(entry["seq"] - 1, entry["prev"]), time="")
         self.state = apply(before, entry_hash(row.body), row.body)
-        if before is None and self.state.dataset.name != self._stream:
-            self._fault(f"opens a dataset called {self.state.dataset.name!r}", row.sequence)
+        if before is None and self.state.stream != self._stream:
+            self._fault(f"opens a dataset called {self.state.stream!r}", row.sequence)
 
     def _charge(self, row: Row, entry: Mapping[str, Any], state: State) -> None:
         at, grid = row.sequence, state.dataset.grid
@@ -180,15 +179,49 @@ class Recount:
             self._fault("charges a dataset that was closed", at)
         for number, (item, loss) in enumerate(zip(items, losses, strict=True), 1):
             self._check_loss(at, grid, number, item, loss)
-        totals = add_losses(state, entry["principal"], [item["mechanism"]["kind"] for item in items], losses)
-        self._check_sum(at, entry, state, totals[DATASET_SCOPE])
-        key = f"{entry['principal']}/{entry['key']}"
+        self._check_budgets(at, entry, state, losses)
+        self._check_key(f"{entry.get('by', entry['principal'])}/{entry['key']}", at)
+        before = replace(state, head=Head(at - 1, entry["prev"]))
+        # The checkpoint is looked at here, so that a wrong one is a finding and not the end.
+        moved = self._applied(before, Head(at, row.hash), entry)
+        self._check_sum(at, entry, moved.spent)
+        if entry["type"] == "held":
+            self._held[at] = held_part(entry)
+        self.state = replace_time(moved, self._time)
+
+    def _applied(self, before: State, head: Head, entry: Mapping[str, Any]) -> State:
+        """The state after a charge, whatever its checkpoint says."""
+        if head.sequence % CHECKPOINT_EVERY:
+            return apply_charge(before, head, entry)
+        losses = entry_losses(before.dataset.grid, entry)
+        spent = before.spent
+        if DATASET_SCOPE in touched_by(entry).scopes(before.composition):
+            for loss in losses:
+                spent = spent.plus(loss)
+        return apply_charge(before, head, {**entry, "totals": spent.encode()})
+
+    def _check_settlement(self, at: int, entry: Mapping[str, Any]) -> None:
+        """What it repeats of its hold, and that no more is given back than was not used."""
+        number = entry["hold"]
+        held = self._held.pop(number, None)
+        if held is None:
+            self._fault(f"settles hold {number}, which was not open", at)
+        elif held != entry["held"]:
+            self._fault(f"says other things of hold {number} than its entry", at)
+        self._check_key(f"~settled/{number}", at)
+        grid = self.state.dataset.grid if self.state else None
+        items = entry["held"]["command"]["charges"]
+        for place, (item, used) in enumerate(zip(items, entry["used"], strict=True), 1):
+            if used > item["count"]:
+                self._fault(f"says that {used} of {item['count']} held releases went out", at)
+            if grid is not None and used:
+                loss = entry_losses(grid, entry)[place - 1]
+                self._check_loss(at, grid, place, {**item, "count": used}, loss)
+
+    def _check_key(self, key: str, at: int) -> None:
         if key in self._keys:
             self._fault(f"has the idempotency key of entry {self._keys[key]}", at)
         self._keys[key] = at
-        moved = replace(state, totals=totals, time=self._time, head=Head(at, row.hash))
-        moved.__dict__["rules"] = state.rules  # a charge leaves them as they are: keep what is compiled
-        self.state = moved
 
     def _check_loss(self, at: int, grid: Grid, number: int, item: Mapping[str, Any], loss: Loss) -> None:
         which = f"charge {number} ({item['mechanism']['kind']})"
@@ -202,19 +235,37 @@ class Recount:
             what = f"{which} has a loss of {recorded} recorded, its parameters cost {cost}"
             self._fault(what, at, coordinate=differs.where)
 
-    def _check_sum(self, at: int, entry: Mapping[str, Any], state: State, spent: Loss) -> None:
-        """The checkpoint, where there is one, and that every budget allowed it."""
+    def _check_sum(self, at: int, entry: Mapping[str, Any], spent: Loss) -> None:
+        """The checkpoint, where there is one."""
         if at % CHECKPOINT_EVERY == 0 and entry.get("totals") != spent.encode():
             found = Loss.decode(spent.grid, str(entry.get("totals")))
             if differs := parting(found, spent):
                 said, sums = differs.theirs, f"{differs.ours}{differs.also}"
                 what = f"its checkpoint says {said}, the entries up to it add up to {sums}"
                 self._fault(what, at, DATASET_SCOPE, differs.where)
-        for rule in state.rules:
-            version = state.budgets[rule.name].version
-            if (rule.name, version) not in self._over and not rule.allows(spent):
-                self._over.add((rule.name, version))  # those after it are over as well: say it once
-                self._fault(f"was admitted although budget {rule.name} did not allow it", at, DATASET_SCOPE)
+
+    def _check_budgets(self, at: int, entry: Mapping[str, Any], state: State, losses: Sequence[Loss]) -> None:
+        """That every budget that was concerned allowed it, shares of teams included."""
+        asked = Loss.zero(state.dataset.grid)
+        for loss in losses:
+            asked = asked.plus(loss)
+        situation = Situation(state.composition, state.partitions, state.totals, touched_by(entry))
+        for one in refusing(state.limits, situation, asked, entry["time"]):
+            over = (one.limit.rule.name, one.limit.entry.version, one.scope)
+            if over not in self._over:
+                self._over.add(over)  # those after it are over as well: say it once
+                what = "kept it for other teams" if one.reserved else "did not allow it"
+                self._fault(f"was admitted although budget {one.limit.rule.name} {what}", at, one.scope)
+
+
+def holds_losses(stream: str) -> bool:
+    """Whether a stream is a dataset or a shard of one, rather than something else that is kept as entries."""
+    return not stream.startswith("~") or shard_parent(stream) is not None
+
+
+def replace_time(state: State, time: str) -> State:
+    """The same state at another time: that of the entries so far, whatever the last one says."""
+    return state.moved(state.head, time, state.totals)
 
 
 def parting(

@@ -1,27 +1,101 @@
 """What a caller sends, checked: bodies, names, keys, pages."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from accountant.budgets import ANY_BUDGET, Budget
-from accountant.commands import Prepared, prepare
+from accountant.commands import Caller, Prepared, prepare
 from accountant.documents import dumps, read_json, validated
-from accountant.errors import IdempotencyKeyRequired, InvalidRequest, UnknownDataset
+from accountant.errors import (
+    Forbidden,
+    IdempotencyKeyRequired,
+    InvalidRequest,
+    SeveralShards,
+    UnknownDataset,
+    UnknownHold,
+)
+from accountant.ledger import State
 from accountant.mechanisms import Mechanism
+from accountant.scopes import KINDS, NAME, shard_of, split
 
 Body = bytes
 PAGE_MAX: Final = 1000
 _SLUG: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
-_PRINCIPAL: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_PRINCIPAL: Final = re.compile(NAME)
+_HOLD: Final = re.compile(r"(?:([0-9a-f]{4})-)?([1-9][0-9]{0,15})")
 
 
-def prepared_charge(body: Body | Mapping[str, Any]) -> Prepared:
-    """A charge request, parsed and warmed. Raises MalformedBody, InvalidRequest or BodyTooLarge."""
+def prepared_charge(body: Body | Mapping[str, Any], *, hold: bool = False) -> Prepared:
+    """A charge request, or with `hold` that of a hold, parsed and warmed.
+
+    Raises MalformedBody, InvalidRequest or BodyTooLarge.
+    """
     if isinstance(body, bytes):
-        return prepare(body, read_json(body)).warm()
-    return prepare(dumps(body), body).warm()
+        return prepare(body, read_json(body), hold=hold).warm()
+    return prepare(dumps(body), body, hold=hold).warm()
+
+
+def called(by: Caller | str) -> Caller:
+    """A caller; a bare name is one that acts for itself alone. Raises InvalidRequest."""
+    caller = Caller(by) if isinstance(by, str) else by
+    valid_principal(caller.principal)
+    return caller
+
+
+def acting_for(caller: Caller, on_behalf: str | None) -> str:
+    """Whose charge it is. Raises Forbidden unless the caller may act for that principal."""
+    if on_behalf is None or on_behalf == caller.principal:
+        return caller.principal
+    if "*" not in caller.acts_for and on_behalf not in caller.acts_for:
+        raise Forbidden(
+            f"this key may not charge on behalf of {on_behalf}: an admin makes one that may, with acts_for"
+        )
+    return on_behalf
+
+
+def shard_of_units(units: Sequence[str], shards: int) -> int:
+    """The shard that keeps all of `units`. Raises SeveralShards, which lists those of each."""
+    by_shard: dict[int, list[str]] = {}
+    for unit in units:
+        by_shard.setdefault(shard_of(unit, shards), []).append(unit)
+    if len(by_shard) > 1:
+        raise SeveralShards(
+            f"the units are kept in {len(by_shard)} shards: charge those of each on their own; a charge is "
+            "all or nothing within one shard",
+            shards=[{"shard": shard, "units": names} for shard, names in sorted(by_shard.items())],
+            errors=[{"field": "units", "message": f"lie in {len(by_shard)} shards"}],
+        )
+    return next(iter(by_shard))
+
+
+def hold_id(shard: int | None, number: int) -> str:
+    """How a hold is called: the number of its entry, after its shard where there is one."""
+    return str(number) if shard is None else f"{shard:04x}-{number}"
+
+
+def hold_number(name: str, hold: str, shards: int) -> tuple[int | None, int]:
+    """(shard, number) of a hold's id. Raises UnknownHold for what cannot be one."""
+    found = _HOLD.fullmatch(hold)
+    if found is None or (found[1] is None) != (shards == 0):
+        raise UnknownHold(f"dataset {name} has no hold {hold[:80]!r}")
+    return None if found[1] is None else int(found[1], 16), int(found[2])
+
+
+def scope_name(scope: str, state: State) -> str:
+    """A scope whose odometer can be asked for. Raises InvalidRequest."""
+    kind, item = split(scope)
+    kinds = KINDS[state.composition]
+    if kind not in kinds or not _PRINCIPAL.fullmatch(item):
+        message = f"one of {', '.join(f'{one}/…' for one in kinds if one != 'dataset')}"
+        raise InvalidRequest(f"scope: {message}", errors=[{"field": "scope", "message": message}])
+    if kind == "partition" and item not in state.partitions:
+        raise InvalidRequest(
+            f"scope: there is no partition {item}",
+            errors=[{"field": "scope", "message": "no such partition"}],
+        )
+    return scope
 
 
 def is_slug(name: str) -> bool:

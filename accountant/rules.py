@@ -90,6 +90,13 @@ class Rule:
         """In words, why `after` does not fit when `asked` was added."""
         raise NotImplementedError
 
+    def capacities(self) -> tuple[tuple[int, int], ...]:
+        """(coordinate, units) pairs, of which shares are cut: totals that keep to all keep the promise.
+
+        Empty when there is no such pair.
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class CoordinateRule(Rule):
@@ -114,6 +121,9 @@ class CoordinateRule(Rule):
         if totals.unbounded[self.index] or self._approximate(totals):
             return Left(self.limit, math.inf, 0.0, 1.0, self.order)
         return Left.of_units(self.units, totals.values[self.index], self.order)
+
+    def capacities(self) -> tuple[tuple[int, int], ...]:
+        return ((self.index, self.units),)
 
     def _approximate(self, totals: Loss) -> bool:
         return totals.units(self.grid.delta) != 0
@@ -186,6 +196,13 @@ class ApproximateRule(Rule):
             return True
         bound = self.mixture.log_delta_filter(totals.renyi(), self.limit)
         return bound <= self.mixture.log_delta
+
+    def capacities(self) -> tuple[tuple[int, int], ...]:
+        """At the one order that has the most room for a Gaussian, and of the part of delta kept for it."""
+        if not self._candidates:
+            return ()
+        best = self._candidates[0]
+        return ((best, self.capacity[best]), (self.grid.delta, self.delta_add))
 
     def spent(self, totals: Loss) -> float:
         return if_stopped_now(totals, self.mixture, self.delta_add)

@@ -2,50 +2,75 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from accountant import advice, history, odometer, receipts
-from accountant.book import Outcome, check_history, load_state
+from accountant import advice, history, holding, odometer, receipts
+from accountant.administering import etag
+from accountant.book import Outcome
 from accountant.budgets import ANY_BUDGET, LEAST_DELTA, Budget, workload_loss
+from accountant.charging import check_fits_dataset
 from accountant.commands import (
+    AddPartitionsCommand,
+    Caller,
     ChargeCommand,
     CloseCommand,
     Command,
     CreateDataset,
+    NewPartitions,
     OpenCommand,
     Prepared,
     SetBudgetCommand,
+    SettleCommand,
+    Settlement,
+    Unfreeze,
+    UnfreezeCommand,
 )
 from accountant.convert import convert
-from accountant.decide import Admitted, Refused, Replayed, check_adjacency, etag
+from accountant.datasets import Dataset
+from accountant.decide import frozen_error
+from accountant.decisions import Admitted, Refused, Replayed
 from accountant.documents import validated
 from accountant.errors import (
     BodyTooLarge,
     BudgetExceeded,
     IfMatchRequired,
     InvalidRequest,
+    NotFrozen,
     OdometerError,
     StoreUnavailable,
     UnknownBudget,
 )
 from accountant.grid import CURRENT_GRID
-from accountant.ledger import DATASET_SCOPE, State
+from accountant.ledger import State, open_holds, touched_by
+from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
+from accountant.reading import check_history, load_state, with_blobs
 from accountant.requests import (
     Body,
+    acting_for,
+    called,
+    hold_id,
+    hold_number,
     idempotency_key,
     is_slug,
     mechanism_document,
     named_budget,
     page_limit,
     prepared_charge,
+    scope_name,
+    shard_of_units,
     unknown_dataset,
     valid_principal,
 )
-from accountant.stores import EMPTY_HEAD, Store, open_store
+from accountant.scopes import shard_parent, shard_stream, split
+from accountant.stores import Store, open_store
 from accountant.teller import Teller, utc_now
+from accountant.watch import Watch
+
+_DATASETS_KEPT: Final = 10_000
+_READS: Final = 20
 
 
 class Accountant:
@@ -62,7 +87,10 @@ class Accountant:
         on_death: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.store = store
+        self.clock = clock
+        self._datasets: dict[str, Dataset] = {}
         self.teller = Teller(store, clock, on_death)
+        self.watch = Watch(self.teller)
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -71,6 +99,7 @@ class Accountant:
 
     def close(self) -> None:
         """Answer what waits, then let go of the store."""
+        self.watch.close()
         self.teller.close()
         self.store.close()
 
@@ -139,94 +168,263 @@ class Accountant:
     def close_dataset(self, name: str, principal: str) -> dict[str, Any]:
         return self._dataset_document(self._change(name, CloseCommand(principal)))
 
+    def add_partitions(self, name: str, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
+        self.state(name)
+        wanted = validated(NewPartitions, body)
+        return self._dataset_document(self._change(name, AddPartitionsCommand(wanted.partitions, principal)))
+
+    def unfreeze(self, name: str, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
+        """Go on without what was lost. Raises NotFrozen when neither the dataset nor a shard is frozen."""
+        self._looked_at(name)
+        reason = validated(Unfreeze, body).reason
+        frozen = [state.stream for state in self._streams_of(name) if state.frozen is not None]
+        if not frozen:
+            raise NotFrozen(f"dataset {name} is not frozen")
+        for stream in frozen:
+            self._change(stream, UnfreezeCommand(reason, principal))
+        return self.dataset(name)
+
+    def _streams_of(self, name: str) -> Iterator[State]:
+        """The dataset and those of its shards that exist, each as the store has it now."""
+        state = load_state(self.store, name)
+        if state is None:
+            raise unknown_dataset(name)
+        yield state
+        for shard in range(state.dataset.shards):
+            part = load_state(self.store, shard_stream(name, shard))
+            if part is not None:
+                yield part
+
     # -- charges
 
     def charge(
-        self, name: str, body: Body | Mapping[str, Any], key: str | None, principal: str
+        self, name: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
     ) -> tuple[dict[str, Any], bool]:
         """(receipt, replayed). Nothing may be released before this returns."""
+        return self._charge(name, self.checked(name, key, body), key, by)
+
+    def hold(
+        self, name: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
+    ) -> tuple[dict[str, Any], bool]:
+        """(receipt with the hold, replayed). What it holds is spent until it is settled for less."""
+        return self._charge(name, self.checked(name, key, body, hold=True), key, by)
+
+    def checked(
+        self, name: str, key: str | None, body: Body | Mapping[str, Any], *, hold: bool = False
+    ) -> Prepared:
+        """A request, once name and key are such that it can be decided."""
         if not is_slug(name):
             raise unknown_dataset(name)
-        key = idempotency_key(key)
-        prepared = self.prepare(name, body)
-        decision = self._wait(name, ChargeCommand(prepared, valid_principal(principal), key))
-        document, replayed = self.receipt(decision, prepared, principal)
+        idempotency_key(key)
+        return self.prepare(name, body, hold=hold)
+
+    def _charge(
+        self, name: str, prepared: Prepared, key: str | None, by: Caller | str
+    ) -> tuple[dict[str, Any], bool]:
+        stream, command = self.command(name, prepared, idempotency_key(key), called(by))
+        document, replayed = self.receipt(self._wait(stream, command), command)
         return json.loads(document), replayed
 
-    def receipt(self, outcome: Outcome, prepared: Prepared, principal: str) -> tuple[bytes, bool]:
+    def command(self, name: str, prepared: Prepared, key: str, caller: Caller) -> tuple[str, ChargeCommand]:
+        """What to ask the teller, and of which stream. Raises Forbidden, SeveralShards, UnknownDataset."""
+        principal = acting_for(caller, prepared.on_behalf)
+        by = None if principal == caller.principal else caller.principal
+        command = ChargeCommand(prepared, principal, key, by, caller.team)
+        return self.stream_for(name, prepared), command
+
+    def stream_for(self, name: str, prepared: Prepared) -> str:
+        """The stream that a charge goes to: the dataset's own, or the shard that keeps its units."""
+        if prepared.units is None:
+            return name
+        shards = self._bound(name).shards
+        return name if not shards else shard_stream(name, shard_of_units(prepared.units, shards))
+
+    def _bound(self, name: str) -> Dataset:
+        """What a dataset's first entry fixed for good; read once."""
+        known = self._datasets.get(name)
+        if known is None:
+            known = self.state(name).dataset
+            if len(self._datasets) >= _DATASETS_KEPT:
+                self._datasets.clear()
+            self._datasets[name] = known
+        return known
+
+    def receipt(self, outcome: Outcome, command: ChargeCommand) -> tuple[bytes, bool]:
         """The receipt of a teller's outcome as JSON, and whether it is a replay; raises the refusal."""
+        prepared, replayed = command.prepared, isinstance(outcome, Replayed)
         if isinstance(outcome, Admitted):
             state = outcome.state
-            return (
-                receipts.receipt(
-                    state,
-                    state.head.sequence,
-                    state.head.hash,
-                    state.time,
-                    principal,
-                    receipts.fragment_of(prepared),
-                    replayed=False,
-                ),
-                False,
-            )
-        if isinstance(outcome, Replayed):
-            row = outcome.row
-            entry_time = json.loads(row.body)["time"]
-            fixed = receipts.fragment_of(prepared)
-            return (
-                receipts.receipt(
-                    outcome.state, row.sequence, row.hash, entry_time, principal, fixed, replayed=True
-                ),
-                True,
-            )
-        raise self.refusal(outcome, prepared)
+            about: dict[str, Any] = {
+                "sequence": state.head.sequence,
+                "hash": state.head.hash,
+                "time": state.time,
+            }
+            expires = state.holds.get(state.head.sequence) if prepared.expires_in_s else None
+        elif isinstance(outcome, Replayed):
+            state, row = outcome.state, outcome.row
+            entry = json.loads(row.body)
+            about = {"sequence": row.sequence, "hash": row.hash, "time": entry["time"]}
+            expires = entry.get("expires")
+        else:
+            raise self.refusal(outcome, command)
+        if command.by is not None:
+            about["by"] = command.by
+        if state.shard is not None:
+            about["shard"] = state.shard
+        if expires is not None:
+            about["hold"] = {"id": hold_id(state.shard, about["sequence"]), "expires": expires}
+        fixed = receipts.fragment_of(prepared)
+        document = receipts.receipt(
+            state, about, command.principal, fixed, command.touched, replayed=replayed
+        )
+        return document, replayed
 
-    def refusal(self, outcome: Outcome, prepared: Prepared) -> OdometerError:
+    def refusal(self, outcome: Outcome, command: ChargeCommand) -> OdometerError:
         """The error to raise; a refusal says what is short and what would fit. May take milliseconds."""
         error = outcome.error if isinstance(outcome, Refused) else outcome
         if isinstance(error, BudgetExceeded) and isinstance(outcome, Refused) and outcome.state is not None:
-            state = outcome.state
+            question = advice.Question(outcome.state, command.touched, outcome.at)
             error.fields = {
-                "dataset": state.dataset.name,
-                "refusals": advice.refusals(state, prepared),
-                "would_fit": advice.would_fit(state, prepared),
+                **{name: value for name, value in error.fields.items() if name != "budgets"},
+                "dataset": outcome.state.dataset.name,
+                "refusals": advice.refusals(question, command.prepared.loss),
+                "would_fit": advice.would_fit(question, command.prepared),
             }
         if not isinstance(error, OdometerError):
             raise TypeError(f"not a refusal: {outcome!r}")
         return error
 
-    def check(self, name: str, body: Body | Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, name: str, body: Body | Mapping[str, Any], by: Caller | str = "anyone") -> dict[str, Any]:
         """Would it fit, what would be left, what is the most that fits. Changes nothing."""
-        state = self.state(name)
+        self.state(name)
         prepared = self.prepare(name, body)
-        check_adjacency(state, prepared)
-        fitting = advice.fits(state, prepared.loss)
-        shown = replace(state, totals={DATASET_SCOPE: state.spent.plus(prepared.loss)}) if fitting else state
+        stream, command = self.command(name, prepared, "check", called(by))
+        state = self._as_charged(name, stream, command)
+        check_fits_dataset(state, prepared)
+        question = advice.Question(state, command.touched, max(state.time, self.clock()))
+        fitting = question.fits(prepared.loss)
+        extra = prepared.loss if fitting else None
         return {
-            "fits": fitting and not state.closed,
-            "left": receipts.left(shown),
-            "refusals": advice.refusals(state, prepared),
-            "would_fit": advice.would_fit(state, prepared),
+            "fits": fitting and not state.closed and state.frozen is None,
+            "left": receipts.left(state, command.touched, question.time, extra),
+            "refusals": advice.refusals(question, prepared.loss),
+            "would_fit": advice.would_fit(question, prepared),
         }
+
+    def _as_charged(self, name: str, stream: str, command: ChargeCommand) -> State:
+        """The state that a charge would be judged on, with every count that it needs."""
+        dataset = self.state(name)
+        names = dataset.blob_names(dataset.scopes(command.touched, command.prepared.kinds))
+        if stream == name:
+            return self._with(stream, names) or dataset
+        state = self._with(stream, names)
+        if state is None:  # nobody of that shard was charged yet
+            empty = replace(dataset.totals, life={}, windows={}, complete=True)
+            return replace(dataset, totals=empty, shard=int(stream.rpartition("/")[2], 16))
+        return replace(state, budgets=dataset.budgets, closed=dataset.closed)
+
+    def _with(self, stream: str, names: Sequence[str]) -> State | None:
+        for _ in range(_READS):
+            state = self._read(stream)
+            ready = None if state is None else with_blobs(self.store, state, names)
+            if state is None or ready is not None:
+                return ready
+        raise StoreUnavailable(f"{stream} moved on each time it was read: ask again")
+
+    # -- holds
+
+    def settle(
+        self, name: str, hold: str, body: Body | Mapping[str, Any], by: Caller | str
+    ) -> tuple[dict[str, Any], bool]:
+        """(what the settlement says, replayed): a hold is charged for what was used of it, once."""
+        caller, wanted = called(by), validated(Settlement, body)
+        dataset = self._bound(name) if is_slug(name) else self.state(name).dataset
+        shard, number = hold_number(name, hold, dataset.shards)
+        stream = name if shard is None else shard_stream(name, shard)
+        held = holding.read(self.store, stream, name, number)
+        used = (wanted.used,) if isinstance(wanted.used, int) else wanted.used
+        losses = holding.used_losses(dataset.grid, held, used)
+        command = SettleCommand(number, used, losses, caller.principal, caller.admin)
+        outcome = self._wait(stream, command)
+        if isinstance(outcome, Admitted | Replayed):
+            replayed = isinstance(outcome, Replayed)
+            head = outcome.row if isinstance(outcome, Replayed) else outcome.state.head
+            touched = touched_by(held)
+            state = outcome.state
+            document = {
+                "dataset": name,
+                "hold": hold,
+                "sequence": head.sequence,
+                "hash": head.hash,
+                "used": list(used),
+                "held": [item["count"] for item in held["command"]["charges"]],
+                "replayed": replayed,
+                "left": receipts.left(state, touched, state.time),
+            }
+            return document, replayed
+        raise outcome.error if isinstance(outcome, Refused) else outcome
+
+    def holds(self, name: str) -> dict[str, Any]:
+        """The holds that can still be settled, and what they come to: part of what counts as spent."""
+        self.state(name)
+        now = self.clock()
+        items = [
+            item for state in self._streams_of(name) for item in holding.documents(self.store, state, now)
+        ]
+        return {"items": items, "next": None}
 
     # -- readings
 
-    def odometer(self, name: str, delta: float | None = None) -> dict[str, Any]:
+    def odometer(self, name: str, delta: float | None = None, scope: str | None = None) -> dict[str, Any]:
         if delta is not None and not LEAST_DELTA <= delta < 1:
             raise InvalidRequest(
                 f"delta: must be above 0 and below 1, got {delta}",
                 errors=[{"field": "delta", "message": "must be above 0 and below 1"}],
             )
-        state = self.state(name)
+        state, spent = self._scope(name, scope)
+        held = holding.held(self.store, state, scope, max(state.time, self.clock()))
         return {
             "dataset": name,
+            "scope": scope or "dataset",
             "sequence": state.head.sequence,
             "time": state.time,
             "delta": float(state.dataset.delta) if delta is None else delta,
-            "readings": [reading.document() for reading in odometer.readings(state, delta)],
-            "totals": odometer.loss_document(state.spent),
+            "readings": [reading.document() for reading in odometer.readings(state, spent, delta)],
+            "totals": odometer.loss_document(spent),
+            "held": odometer.loss_document(held),
             "budgets": self._budget_states(state),
         }
+
+    def _scope(self, name: str, scope: str | None) -> tuple[State, Loss]:
+        """A dataset and what one of its scopes has lost."""
+        state = self.state(name)
+        if scope is None or scope == "dataset":
+            if state.composition == "by_unit":
+                raise InvalidRequest(
+                    f"scope: dataset {name} composes by_unit and has no odometer as a whole: ask for that of "
+                    "a unit, scope=unit/…",
+                    errors=[{"field": "scope", "message": "name a unit"}],
+                )
+            return state, odometer.whole(state)
+        kind, item = split(scope_name(scope, state))
+        stream = name
+        if kind == "unit":
+            stream = shard_stream(name, shard_of_units((item,), state.dataset.shards))
+        part = self._with(stream, state.blob_names([scope]))
+        if part is None:
+            return state, Loss.zero(state.dataset.grid)
+        spent = part.totals.of(scope)
+        return part, part.spent.plus(spent) if kind == "partition" else spent
+
+    def scopes(self, name: str, kind: str, after: str = "", limit: int = 100) -> dict[str, Any]:
+        """One page of the scopes of a kind, each with what it has lost."""
+        state = self.state(name)
+        if kind == "unit" or state.composition == "by_unit":
+            raise InvalidRequest(
+                "kind: units are not listed; ask for the odometer of one",
+                errors=[{"field": "kind", "message": "units are not listed"}],
+            )
+        return history.scopes(self.store, state, kind, after, page_limit(limit))
 
     def history(self, name: str, points: int = 200) -> dict[str, Any]:
         return {"points": history.series(self.store, self.state(name), min(max(points, 2), 1000))}
@@ -242,7 +440,7 @@ class Accountant:
         before: int | None = None,
         newest_first: bool = False,
     ) -> dict[str, Any]:
-        return history.page(self.store, self.state(name), after, page_limit(limit), before, newest_first)
+        return history.page(self.store, self._looked_at(name), after, page_limit(limit), before, newest_first)
 
     # -- stateless
 
@@ -257,20 +455,33 @@ class Accountant:
     # -- inside
 
     def state(self, name: str) -> State:
-        """The dataset as the store has it now. Raises UnknownDataset; LedgerRolledBack when it went back."""
-        if not is_slug(name):
-            raise unknown_dataset(name)
-        seen = self.teller.seen(name)  # before the store is read: the teller moves on meanwhile
-        state = load_state(self.store, name, [DATASET_SCOPE])
-        check_history(self.store, name, seen, state.head if state else EMPTY_HEAD)
+        """The dataset as the store has it now. Raises UnknownDataset; LedgerRolledBack when it is frozen."""
+        state = self._looked_at(name)
+        if state.frozen is not None:
+            raise frozen_error(state)
+        return state
+
+    def _looked_at(self, name: str) -> State:
+        """As `state`, frozen or not: for what a person looks at, and for what does not show a loss."""
+        state = self._read(name) if is_slug(name) else None
         if state is None:
             raise unknown_dataset(name)
         return state
 
-    def prepare(self, name: str, body: Body | Mapping[str, Any]) -> Prepared:
+    def _read(self, stream: str) -> State | None:
+        seen = self.teller.seen(stream)  # before the store is read: the teller moves on meanwhile
+        state = load_state(self.store, stream)
+        try:
+            check_history(self.store, stream, seen, state)
+        except OdometerError:
+            self.teller.look(stream)  # which freezes it, for every process
+            raise
+        return state
+
+    def prepare(self, name: str, body: Body | Mapping[str, Any], *, hold: bool = False) -> Prepared:
         """A charge request for a dataset, parsed and warmed; a dataset that is unknown is said first."""
         try:
-            return prepared_charge(body)
+            return prepared_charge(body, hold=hold)
         except (BodyTooLarge, InvalidRequest):
             self.state(name)
             raise
@@ -278,7 +489,7 @@ class Accountant:
     def _change(self, name: str, command: Command) -> State:
         decision = self._wait(name, command)
         if isinstance(decision, Admitted):
-            return self.state(name)
+            return self.state(shard_parent(name) or name)
         error = decision.error if isinstance(decision, Refused) else decision
         raise error if isinstance(error, OdometerError) else TypeError(f"unexpected outcome {decision!r}")
 
@@ -300,15 +511,17 @@ class Accountant:
             "created": dataset.created,
             "sequence": state.head.sequence,
             "closed": state.closed,
-            "odometer_only": not state.budgets,
+            "odometer_only": dataset.odometer_only and not any(not limit.window for limit in state.limits),
+            "composition": dataset.composition,
+            "partitions": list(state.partitions),
+            "shards": dataset.shards,
+            "frozen": state.frozen is not None,
+            "open_holds": len(open_holds(state.holds, max(state.time, self.clock()))),
             "budgets": self._budget_states(state),
         }
 
     def _budget_states(self, state: State) -> list[dict[str, Any]]:
-        return [
-            odometer.budget_state(entry, rule, state.spent, etag(entry))
-            for entry, rule in zip(state.budgets.values(), state.rules, strict=True)
-        ]
+        return [odometer.budget_state(state, limit, etag(limit.entry)) for limit in state.limits]
 
     def _budget_state(self, state: State, budget_name: str) -> dict[str, Any]:
         return next(item for item in self._budget_states(state) if item["name"] == budget_name)

@@ -13,11 +13,12 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from accountant.book import Book, Job, Outcome, Plan, Sink
-from accountant.commands import Command
+from accountant.commands import Command, LookCommand
 from accountant.counts import Counts
+from accountant.entries import timestamp
 from accountant.errors import LedgerCorrupt, OdometerError, Overloaded, StoreUnavailable
-from accountant.ledger import timestamp
-from accountant.stores import Head, Store
+from accountant.reading import Seen
+from accountant.stores import Store
 
 log = logging.getLogger("odometer.teller")
 
@@ -48,8 +49,8 @@ class Teller:
         self._clock = clock
         self._on_death = on_death
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
-        self._book = Book(store)
         self.counts = Counts()
+        self._book = Book(store, self.counts)
         self._busy_since: float | None = None
         self._dead = False
         self._thread = threading.Thread(target=self._run, name="teller", daemon=True)
@@ -70,9 +71,18 @@ class Teller:
     def alive(self) -> bool:
         return not self._dead and self._thread.is_alive()
 
-    def seen(self, stream: str) -> Head | None:
-        """The last head of a stream that this process decided on. What is read later must contain it."""
+    def seen(self, stream: str) -> Seen | None:
+        """The end of a stream as this process last saw it. What is read later must contain it."""
         return self._book.seen(stream)
+
+    def streams(self) -> list[str]:
+        """Every stream that this process has seen."""
+        return self._book.streams()
+
+    def look(self, stream: str) -> None:
+        """Have a stream's history looked at; when what was seen is gone, it is frozen. Waits for nothing."""
+        with contextlib.suppress(Overloaded):
+            self.submit(stream, LookCommand(), _NOBODY, None)
 
     @property
     def stuck_s(self) -> float:
@@ -194,6 +204,16 @@ class Teller:
                 self._book.forget(plan.stream)
                 again[plan.stream] = [job for job, _ in plan.decisions]
         return answers
+
+
+class _Nobody:
+    """A sink for answers that nobody waits for."""
+
+    def deliver(self, answers: Sequence[tuple[Any, Outcome]]) -> None:
+        """Nothing is done with them."""
+
+
+_NOBODY: Final = _Nobody()
 
 
 def _deliver(answers: Sequence[tuple[Job, Outcome]]) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from accountant.errors import LedgerCorrupt, UnknownDataset
-from accountant.ledger import CONFIG_BLOB, State, scope_blob
+from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, TOTALS, WINDOWS, State
 from accountant.loss import Loss
-from accountant.recount import Finding, Recount, parting
+from accountant.recount import Finding, Recount, holds_losses, parting
 from accountant.stores import EMPTY_HEAD, Head, Row, Store
+from accountant.totals import InWindow
 
 PAGE: Final = 128
 """Entries, streams or blobs read at once: an entry may have some hundred kB."""
@@ -21,7 +22,6 @@ FINDINGS_MAX: Final = 100
 """So many findings of a stream are kept; the rest is counted."""
 _SCOPES_AT_ONCE: Final = 64
 _ROUNDS_MAX: Final = 20
-_TOTALS: Final = "totals/"
 
 Progress = Callable[[int], None]
 """Told how many more entries were read."""
@@ -98,7 +98,7 @@ class _Walk:
             if head == EMPTY_HEAD:
                 raise UnknownDataset(f"there is no stream {self.stream[:80]!r} in this store")
             self._to(head)
-            if not self.stream.startswith("~"):
+            if holds_losses(self.stream):
                 self._compare()
         except LedgerCorrupt as error:
             self.report(Finding(self.stream, f"cannot be read: {error.detail}"))
@@ -159,42 +159,57 @@ class _Walk:
         if self.recount.lost:
             self.report(Finding(self.stream, f"totals were not compared: {self.recount.lost}"))
             return
-        listed = {name.removeprefix(_TOTALS) for name in self._blob_names()}
+        listed = set(self._blob_names())
         done: set[str] = set()
         for _ in range(_ROUNDS_MAX):
-            pending = sorted((listed | self._state().totals.keys()) - done)
+            pending = sorted((listed | self._counts()) - done)
             if not pending:
                 return
             for start in range(0, len(pending), _SCOPES_AT_ONCE):
                 self._compare_some(pending[start : start + _SCOPES_AT_ONCE])
             done.update(pending)
 
-    def _compare_some(self, scopes: list[str]) -> None:
-        head, blobs = self.store.load(self.stream, [CONFIG_BLOB, *map(scope_blob, scopes)])
+    def _counts(self) -> set[str]:
+        """Names of the blobs that the entries come to."""
+        totals = self._state().totals
+        return {TOTALS + scope for scope in totals.life} | {WINDOWS + key for key in totals.windows}
+
+    def _compare_some(self, names: list[str]) -> None:
+        head, blobs = self.store.load(self.stream, [CONFIG_BLOB, HOLDS_BLOB, *names])
         self._to(head)
         state = self._state()
-        if _bytes(blobs.get(CONFIG_BLOB, b"")) != state.config():
-            self.report(
-                Finding(self.stream, "its stored configuration is not what its entries say", scope="config")
-            )
-        for scope in scopes:
-            self._compare_scope(scope, state.totals.get(scope), blobs.get(scope_blob(scope)))
+        ours = state.blobs()
+        fixed = ((CONFIG_BLOB, "configuration", b""), (HOLDS_BLOB, "list of open holds", b"{}"))
+        for name, what, absent in fixed:
+            if _bytes(blobs.get(name, absent)) != ours[name]:
+                self.report(
+                    Finding(self.stream, f"its stored {what} is not what its entries say", scope=name)
+                )
+        for name in names:
+            self._compare_count(name, state, blobs.get(name))
 
-    def _compare_scope(self, scope: str, ours: Loss | None, blob: bytes | None) -> None:
+    def _compare_count(self, name: str, state: State, blob: bytes | None) -> None:
+        scope, life = name.removeprefix(TOTALS).removeprefix(WINDOWS), name.startswith(TOTALS)
+
         def part(what: str, coordinate: str | None = None) -> None:
             self.report(Finding(self.stream, what, self.recount.sequence, scope, coordinate))
 
-        grid = self._state().dataset.grid
+        grid = state.dataset.grid
+        within = None if life else state.totals.windows.get(scope)
+        ours = state.totals.life.get(scope) if life else within.loss if within else None
         if blob is None:
             part("its totals are missing from the store")
             return
         try:
-            theirs = Loss.decode(grid, _bytes(blob).decode("ascii"))
+            line = _bytes(blob).decode("ascii")
+            theirs = Loss.decode(grid, line) if life else InWindow.decode(grid, line).loss
         except ValueError as error:
             part(f"its stored totals cannot be read: {error}")
             return
         if ours is None:
             part("the store holds totals of it, but no entry moved them")
+        elif within is not None and not line.startswith(f"{within.name} "):
+            part(f"the store counts the window {line.partition(' ')[0]}, the entries {within.name}")
         elif differs := parting(theirs, ours):
             part(
                 f"the store holds {differs.theirs}, the entries add up to {differs.ours}{differs.also}",
@@ -208,10 +223,11 @@ class _Walk:
         return state
 
     def _blob_names(self) -> Iterator[str]:
-        after = ""
-        while page := self.store.blobs(self.stream, _TOTALS, after, PAGE):
-            yield from (name for name, _ in page)
-            after = page[-1][0]
+        for prefix in (TOTALS, WINDOWS):
+            after = ""
+            while page := self.store.blobs(self.stream, prefix, after, PAGE):
+                yield from (name for name, _ in page)
+                after = page[-1][0]
 
 
 def _plain(row: Row) -> Row:

@@ -5,12 +5,14 @@ import json
 import secrets
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from accountant.commands import Caller
+from accountant.entries import entry_hash, seal
 from accountant.errors import Forbidden, LedgerCorrupt, StoreUnavailable, Unauthenticated, UnknownKey
-from accountant.ledger import entry_hash, seal
 from accountant.stores import EMPTY_HEAD, Head, Note, Store, Write
 from accountant.teller import utc_now
 
@@ -43,6 +45,13 @@ class Identity:
     role: Role
     principal: str
     revoked: bool = False
+    team: str | None = None
+    acts_for: frozenset[str] = frozenset()
+
+    @property
+    def caller(self) -> Caller:
+        """As the accountant knows who asks."""
+        return Caller(self.principal, self.team, self.acts_for, self.role is Role.admin)
 
     def require(self, role: Role) -> None:
         """Raise Forbidden unless this key may do what `role` may."""
@@ -110,10 +119,17 @@ class KeyRing:
         """Whose token it is. Raises Unauthenticated or Forbidden."""
         return allowed(self.identify(token), role)
 
-    def create(self, role: Role, name: str | None, by: str) -> tuple[Identity, str]:
+    def create(
+        self,
+        role: Role,
+        name: str | None,
+        by: str,
+        team: str | None = None,
+        acts_for: Iterable[str] = (),
+    ) -> tuple[Identity, str]:
         """A new key of a new principal, and its token, which is not kept anywhere."""
-        token = f"po_{secrets.token_urlsafe(32)}"
-        identity = Identity(f"k_{secrets.token_hex(8)}", role, f"p_{secrets.token_hex(8)}")
+        token, key, principal = f"po_{secrets.token_urlsafe(32)}", _new_id("k"), _new_id("p")
+        identity = Identity(key, role, principal, team=team, acts_for=frozenset(acts_for))
         document: dict[str, Any] = {
             "type": "key_created",
             "id": identity.key,
@@ -122,6 +138,10 @@ class KeyRing:
             "token_hash": token_hash(token),
             "by": by,
         }
+        if team is not None:
+            document["team"] = team
+        if identity.acts_for:
+            document["acts_for"] = sorted(identity.acts_for)
         if name:
             salt = secrets.token_hex(16)
             self._store.put_note(identity.principal, Note(salt, name))
@@ -136,9 +156,9 @@ class KeyRing:
         token = f"po_{secrets.token_urlsafe(32)}"
         document = {
             "type": "key_created",
-            "id": f"k_{secrets.token_hex(8)}",
+            "id": _new_id("k"),
             "role": Role.admin.value,
-            "principal": f"p_{secrets.token_hex(8)}",
+            "principal": _new_id("p"),
             "token_hash": token_hash(token),
             "by": "first-start",
             "time": utc_now(),
@@ -173,6 +193,8 @@ class KeyRing:
                 "principal": identity.principal,
                 "name": notes[identity.principal].text if identity.principal in notes else None,
                 "revoked": identity.revoked,
+                "team": identity.team,
+                "acts_for": sorted(identity.acts_for),
             }
             for identity in identities
         ]
@@ -192,7 +214,13 @@ class KeyRing:
         if entry_hash(body) != digest or entry["prev"] != self._head.hash or entry["seq"] != sequence:
             raise LedgerCorrupt(f"entry {sequence} of the API keys does not follow the one before it")
         if entry["type"] == "key_created":
-            identity = Identity(entry["id"], Role(entry["role"]), entry["principal"])
+            identity = Identity(
+                entry["id"],
+                Role(entry["role"]),
+                entry["principal"],
+                team=entry.get("team"),
+                acts_for=frozenset(entry.get("acts_for", ())),
+            )
             self._by_token[entry["token_hash"]] = identity
         elif entry["type"] == "key_revoked":
             for token, identity in self._by_token.items():
@@ -201,6 +229,10 @@ class KeyRing:
         else:
             raise LedgerCorrupt(f"entry {sequence} of the API keys has the unknown type {entry['type']!r}")
         self._head = Head(sequence, digest)
+
+
+def _new_id(letter: str) -> str:
+    return f"{letter}_{secrets.token_hex(8)}"
 
 
 def allowed(identity: Identity | None, role: Role) -> Identity:

@@ -7,8 +7,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from accountant import errors
-from accountant.budgets import LEAST_DELTA, AnyBudget
-from accountant.commands import CreateDataset, ManyCharges, OneCharge, Text
+from accountant.budgets import LEAST_DELTA, AnyBudget, Slug
+from accountant.commands import (
+    CreateDataset,
+    ManyCharges,
+    ManyHolds,
+    Name,
+    NewPartitions,
+    OneCharge,
+    OneHold,
+    Settlement,
+    Text,
+    Unfreeze,
+)
 from accountant.convert import ConvertRequest
 from accountant.documents import validated
 from accountant.errors import OdometerError
@@ -26,6 +37,10 @@ class NewKey(Document):
     """reader, charger or admin."""
     name: Text | None = None
     """Whose it is: kept apart from the ledger, and erasable."""
+    team: Slug | None = None
+    """The team whose odometer and budgets its charges count on."""
+    acts_for: Annotated[tuple[Name | Literal["*"], ...], Field(max_length=100)] = ()
+    """Principals on whose behalf it may charge, as a query service does for its users; `*` for any."""
 
 
 class Nothing(Document):
@@ -59,6 +74,19 @@ class OdometerQuery(Document):
 
     delta: Annotated[float, Field(ge=LEAST_DELTA, lt=1, allow_inf_nan=False)] | None = None
     """Another δ than the dataset's, as what-if."""
+    scope: Annotated[str, Field(max_length=80)] | None = None
+    """Whose odometer: dataset (unless said), or partition/…, unit/…, principal/…, team/…, group/…"""
+
+
+class ScopesPage(Document):
+    """Which scopes."""
+
+    kind: Literal["principal", "team", "group", "partition", "mechanism"]
+    """Of which kind."""
+    after: Annotated[str, Field(max_length=64)] = ""
+    """Names after this one."""
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
+    """How many, 1 to 1000."""
 
 
 class HistoryQuery(Document):
@@ -79,10 +107,19 @@ class Call:
     query: Any
     body: bytes
     if_match: str | None
+    key: str | None = None
+    """The Idempotency-Key header."""
 
     @property
     def dataset(self) -> str:
         return self.path["dataset"]
+
+
+@dataclass(frozen=True)
+class Again:
+    """What was answered before, to be answered again: status 200."""
+
+    document: Mapping[str, Any]
 
 
 Handler = Callable[[Call], Any]
@@ -131,6 +168,20 @@ def _ledger(call: Call) -> dict[str, Any]:
     )
 
 
+def _hold(call: Call) -> dict[str, Any] | Again:
+    document, replayed = call.accountant.hold(call.dataset, call.body, call.key, call.who.caller)
+    return Again(document) if replayed else document
+
+
+def _settle(call: Call) -> dict[str, Any] | Again:
+    return call.accountant.settle(call.dataset, call.path["hold"], call.body, call.who.caller)[0]
+
+
+def _scopes(call: Call) -> dict[str, Any]:
+    query: ScopesPage = call.query
+    return call.accountant.scopes(call.dataset, query.kind, query.after, query.limit)
+
+
 def _change_budget(call: Call) -> dict[str, Any]:
     return call.accountant.change_budget(
         call.dataset, call.path["budget"], call.body, call.if_match, call.who.principal
@@ -145,23 +196,38 @@ def _close(call: Call) -> dict[str, Any]:
 
 def _create_key(call: Call) -> dict[str, Any]:
     wanted = validated(NewKey, call.body)
-    identity, token = call.ring.create(wanted.role, wanted.name, call.who.principal)
+    identity, token = call.ring.create(
+        wanted.role, wanted.name, call.who.principal, wanted.team, wanted.acts_for
+    )
     return {
         "id": identity.key,
         "token": token,
         "role": identity.role.value,
         "principal": identity.principal,
         "name": wanted.name,
+        "team": identity.team,
+        "acts_for": sorted(identity.acts_for),
     }
 
 
 def _me(call: Call) -> dict[str, Any]:
-    return {"key": call.who.key, "role": call.who.role.value, "principal": call.who.principal}
+    who = call.who
+    return {
+        "key": who.key,
+        "role": who.role.value,
+        "principal": who.principal,
+        "team": who.team,
+        "acts_for": sorted(who.acts_for),
+    }
 
 
 _D = "/v1/datasets/{dataset}"
 BUDGET: TypeAdapter[Any] = TypeAdapter(AnyBudget)
 CHARGES: TypeAdapter[Any] = TypeAdapter(OneCharge | ManyCharges)
+HOLDS: TypeAdapter[Any] = TypeAdapter(OneHold | ManyHolds)
+_KEYED = {
+    "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new charge, the same for a retry"
+}
 
 CHARGE = Operation(
     "POST",
@@ -176,13 +242,12 @@ CHARGE = Operation(
         errors.IdempotencyKeyRequired,
         errors.KeyReused,
         errors.NotValidUnderAdjacency,
+        errors.SeveralShards,
         errors.BudgetExceeded,
         errors.DatasetClosed,
         errors.Overloaded,
     ),
-    headers={
-        "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new charge, the same for a retry"
-    },
+    headers=_KEYED,
 )
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -226,6 +291,26 @@ OPERATIONS: tuple[Operation, ...] = (
         refuses=(errors.DatasetClosed,),
     ),
     Operation(
+        "POST",
+        f"{_D}/partitions",
+        Role.admin,
+        "Add partitions to a dataset that composes by partition",
+        lambda call: call.accountant.add_partitions(call.dataset, call.body, call.who.principal),
+        replies.DatasetReply,
+        body=NewPartitions,
+        refuses=(errors.PartitionExists, errors.DatasetClosed),
+    ),
+    Operation(
+        "POST",
+        f"{_D}/unfreeze",
+        Role.admin,
+        "Go on with a dataset whose ledger went back in time, without what was lost",
+        lambda call: call.accountant.unfreeze(call.dataset, call.body, call.who.principal),
+        replies.DatasetReply,
+        body=Unfreeze,
+        refuses=(errors.NotFrozen,),
+    ),
+    Operation(
         "GET",
         f"{_D}/budgets",
         Role.reader,
@@ -263,18 +348,68 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{_D}/checks",
         Role.reader,
         "Dry run: would it fit, what would be left, what is the most that fits",
-        lambda call: call.accountant.check(call.dataset, call.body),
+        lambda call: call.accountant.check(call.dataset, call.body, call.who.caller),
         replies.CheckReply,
         body=CHARGES,
         computes=True,
-        refuses=(errors.NotValidUnderAdjacency,),
+        refuses=(errors.NotValidUnderAdjacency, errors.SeveralShards, errors.Forbidden),
+    ),
+    Operation(
+        "POST",
+        f"{_D}/holds",
+        Role.charger,
+        "Charge ahead of the work: spent for good, unless it is settled in time for what was used",
+        _hold,
+        replies.HoldReceipt,
+        body=HOLDS,
+        computes=True,
+        status=201,
+        refuses=(
+            errors.IdempotencyKeyRequired,
+            errors.KeyReused,
+            errors.NotValidUnderAdjacency,
+            errors.SeveralShards,
+            errors.BudgetExceeded,
+            errors.DatasetClosed,
+            errors.TooManyHolds,
+            errors.Overloaded,
+        ),
+        headers=_KEYED,
+    ),
+    Operation(
+        "GET",
+        f"{_D}/holds",
+        Role.reader,
+        "The holds that can still be settled",
+        lambda call: call.accountant.holds(call.dataset),
+        replies.HoldsReply,
+    ),
+    Operation(
+        "POST",
+        f"{_D}/holds/{{hold}}/settlement",
+        Role.charger,
+        "Settle a hold for what was used of it: once, by its maker or an admin, before it expires",
+        _settle,
+        replies.SettlementReply,
+        body=Settlement,
+        computes=True,
+        refuses=(errors.UnknownHold, errors.HoldSettled, errors.HoldExpired, errors.Overloaded),
+    ),
+    Operation(
+        "GET",
+        f"{_D}/scopes",
+        Role.reader,
+        "Every principal, team, group, partition or kind of mechanism, with what it has lost",
+        _scopes,
+        replies.ScopesReply,
+        query=ScopesPage,
     ),
     Operation(
         "GET",
         f"{_D}/odometer",
         Role.reader,
         "Every reading, each with when it holds",
-        lambda call: call.accountant.odometer(call.dataset, call.query.delta),
+        lambda call: call.accountant.odometer(call.dataset, call.query.delta, call.query.scope),
         replies.OdometerReply,
         query=OdometerQuery,
     ),

@@ -27,8 +27,8 @@ def problem_headers(error: OdometerError) -> dict[str, str]:
     headers = {}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
-    if error.retryable:
-        headers["retry-after"] = "1"
+    if error.retryable or error.fields.get("retryable"):
+        headers["retry-after"] = str(error.fields.get("retry_after_s", 1))
     return headers
 
 

@@ -24,10 +24,16 @@ class BudgetState(BaseModel):
     """Send it as If-Match to change the budget."""
     covers: str
     """Which entries the promise is about."""
+    scope: str
+    """What it limits: the dataset, or one or each of a kind of scope."""
+    window: str | None
+    renews: str | None
+    """When the window is over, and it starts anew."""
     limit: float
     spent: float | None
+    """Null also for a budget that many scopes have: each of them has its own."""
     left: float | None
-    used: float
+    used: float | None
     """0 to 1."""
     warning: str | None = None
 
@@ -46,6 +52,13 @@ class DatasetReply(Reply):
     """Number of the last entry."""
     closed: bool
     odometer_only: bool
+    composition: Literal["sequential", "by_partition", "by_unit"]
+    partitions: list[str]
+    shards: int
+    """Over how many streams the odometers of units are spread; 0 without any."""
+    frozen: bool
+    """Its ledger went back in time: nothing is admitted until a person has decided."""
+    open_holds: int
     budgets: list[BudgetState]
 
 
@@ -76,6 +89,11 @@ class LeftReply(Reply):
     """What is left of a budget: at one Rényi order where `order` is given, else in its own parameter."""
 
     budget: str
+    scope: str
+    """Whose: of a budget that many scopes have, the one touched that has used most of it."""
+    window: str | None = None
+    renews: str | None = None
+    """When the window is over, and it starts anew."""
     kind: str
     order: float | None = None
     limit: float
@@ -99,6 +117,10 @@ class Receipt(Reply):
     hash: str
     time: str
     principal: str
+    by: str | None = None
+    """Who asked on the principal's behalf."""
+    shard: int | None = None
+    """Which shard keeps the units."""
     replayed: bool
     """This key was charged before, for the same: nothing was charged again."""
     charges: list[ChargeReply]
@@ -106,11 +128,77 @@ class Receipt(Reply):
     left: list[LeftReply]
 
 
+class Hold(Reply):
+    """How a hold is called, and until when it can be settled."""
+
+    id: str
+    expires: str
+
+
+class HoldReceipt(Receipt):
+    """The hold is durable: up to so much may now be released."""
+
+    hold: Hold
+
+
+class OpenHold(Reply):
+    """A hold that can still be settled."""
+
+    id: str
+    principal: str
+    by: str | None
+    team: str | None
+    group: dict[str, Any] | None
+    time: str
+    expires: str
+    charges: list[ChargeReply]
+    loss: LossReply
+
+
+class HoldsReply(Reply):
+    """The open holds, oldest first."""
+
+    items: list[OpenHold]
+    next: None
+
+
+class SettlementReply(Reply):
+    """A hold is charged for what was used of it, once and for all."""
+
+    dataset: str
+    hold: str
+    sequence: int
+    hash: str
+    used: list[int]
+    held: list[int]
+    replayed: bool
+    """It was settled before, for the same."""
+    left: list[LeftReply]
+
+
+class ScopeReply(Reply):
+    """What one scope has lost."""
+
+    scope: str
+    if_stopped_now: float | None
+    delta: float
+    totals: LossReply
+
+
+class ScopesReply(Reply):
+    """A page of scopes, by name."""
+
+    items: list[ScopeReply]
+    next: str | None
+
+
 class Refusal(Reply):
     """Why one budget refuses, in its own parameter."""
 
     budget: str
     scope: str
+    window: str | None
+    renews: str | None
     kind: str
     limit: float
     spent: float | None
@@ -153,14 +241,17 @@ class ReadingReply(Reply):
 
 
 class OdometerReply(Reply):
-    """Every reading of a dataset."""
+    """Every reading of a dataset, or of one scope of it."""
 
     dataset: str
+    scope: str
     sequence: int
     time: str
     delta: float
     readings: list[ReadingReply]
     totals: LossReply
+    held: LossReply
+    """What open holds come to: it is part of the totals, and may be settled for less."""
     budgets: list[BudgetState]
 
 
@@ -260,6 +351,8 @@ class KeyReply(Reply):
     principal: str
     name: str | None
     revoked: bool
+    team: str | None
+    acts_for: list[str]
 
 
 class KeysReply(Reply):
@@ -277,6 +370,8 @@ class NewKeyReply(Reply):
     role: str
     principal: str
     name: str | None
+    team: str | None
+    acts_for: list[str]
 
 
 class MeReply(Reply):
@@ -285,6 +380,8 @@ class MeReply(Reply):
     key: str
     role: str
     principal: str
+    team: str | None
+    acts_for: list[str]
 
 
 class StatusReply(Reply):

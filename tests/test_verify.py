@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from accountant.entries import canonical, entry_hash
 from accountant.errors import UnknownDataset
 from accountant.grid import CURRENT_GRID
-from accountant.ledger import CHECKPOINT_EVERY, canonical, entry_hash
+from accountant.ledger import CHECKPOINT_EVERY
 from accountant.loss import Loss
 from accountant.service import Accountant
 from accountant.stores import EMPTY_HEAD, NewEntry, Write, open_store

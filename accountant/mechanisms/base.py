@@ -130,7 +130,8 @@ def thawed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _thawed(value: Any, number: bool) -> Any:
     if isinstance(value, Mapping):
-        return thawed(value)
+        # A field of numbers by name: its keys are names that people chose.
+        return {key: _thawed(item, True) for key, item in value.items()} if number else thawed(value)
     if isinstance(value, list):
         return [_thawed(item, number) for item in value]
     return float(value) if number and isinstance(value, str) else value

@@ -7,8 +7,8 @@ from time import perf_counter
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from accountant.commands import ChargeCommand, Prepared
-from accountant.decide import Admitted, Replayed
+from accountant.commands import Prepared
+from accountant.decisions import Admitted, Replayed
 from accountant.documents import BODY_MAX, read_json
 from accountant.errors import BudgetExceeded, OdometerError
 from accountant.requests import idempotency_key, is_slug, unknown_dataset
@@ -94,12 +94,17 @@ class ChargeEndpoint:
             raise unknown_dataset(name)
         if prepared is None:
             prepared = await in_thread(self._sink.slow_after_s, self._prepare, name, body, lane=PREPARING)
-        command = ChargeCommand(prepared, identity.principal, key)
-        outcome = await self._sink.ask(name, command)
-        if isinstance(outcome, Admitted | Replayed):
-            return self._accountant.receipt(outcome, prepared, identity.principal)
         limit_s = self._sink.slow_after_s
-        error = await in_thread(limit_s, self._accountant.refusal, outcome, prepared, lane=COMPUTING)
+        if prepared.units is not None:  # which shard keeps them is asked of the store
+            stream, command = await in_thread(
+                limit_s, self._accountant.command, name, prepared, key, identity.caller
+            )
+        else:
+            stream, command = self._accountant.command(name, prepared, key, identity.caller)
+        outcome = await self._sink.ask(stream, command)
+        if isinstance(outcome, Admitted | Replayed):
+            return self._accountant.receipt(outcome, command)
+        error = await in_thread(limit_s, self._accountant.refusal, outcome, command, lane=COMPUTING)
         if error.status == BudgetExceeded.status:  # a refusal is no entry: the log is where it can be found
             log.info("refused %s a charge of %s: %s", identity.principal, name, error.detail)
         raise error

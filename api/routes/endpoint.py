@@ -10,7 +10,7 @@ from starlette.responses import Response
 from accountant.documents import BODY_MAX, invalid, read_json
 from api.auth import Identity
 from api.incoming import bearer, cookie_token, header, read_body
-from api.operations import Call, Operation
+from api.operations import Again, Call, Operation
 from api.waiting import COMPUTING, in_thread
 
 
@@ -35,8 +35,11 @@ def _work(operation: Operation, request: Request, body: bytes) -> Response:
     document = operation.run(_call(operation, request, body, who)) if operation.run else None
     if document is None:
         return Response(status_code=operation.status)
+    status = operation.status
+    if isinstance(document, Again):
+        document, status = document.document, 200
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return Response(text, operation.status, media_type="application/json")
+    return Response(text, status, media_type="application/json")
 
 
 def _identity(operation: Operation, request: Request) -> Identity:
@@ -57,6 +60,14 @@ def _call(operation: Operation, request: Request, body: bytes, who: Identity) ->
             query = operation.query.model_validate_strings(dict(request.query_params))
         except ValidationError as error:
             invalid(error)
+    headers = request.headers
     return Call(
-        state.accountant, state.ring, who, request.path_params, query, body, request.headers.get("if-match")
+        state.accountant,
+        state.ring,
+        who,
+        request.path_params,
+        query,
+        body,
+        headers.get("if-match"),
+        headers.get("idempotency-key"),
     )

@@ -204,7 +204,7 @@ def test_a_history_that_changed_freezes_the_dataset(
         unsure(service.charge("d", "first"), "ledger-rolled-back")
         unsure(service.ask("POST", "/v1/datasets", json=dataset_document("d")), "ledger-rolled-back")
         unsure(service.ask("POST", "/v1/datasets/d/checks", json=ONE), "ledger-rolled-back")
-        for path in ("", "/odometer", "/budgets", "/ledger", "/history", "/spend"):
+        for path in ("", "/odometer", "/budgets", "/history", "/spend", "/holds"):
             unsure(service.ask("GET", f"/v1/datasets/d{path}"), "ledger-rolled-back")
     assert service.charge("other", "k").status_code == 201
     assert ready(service) == 200

@@ -60,9 +60,9 @@ def is_sound(service: Live, dataset: str) -> dict[str, Any]:
     rows = store.entries(dataset, 0, 100_000)
     state = fold((row.hash, row.body) for row in rows)
     assert state is not None
-    head, blobs = store.load(dataset, [scope_blob(scope) for scope in state.totals])
+    head, blobs = store.load(dataset, [scope_blob(scope) for scope in state.totals.life])
     assert state.head == head
-    assert {scope_blob(scope): loss.encode().encode() for scope, loss in state.totals.items()} == blobs
+    assert {scope_blob(scope): loss.encode().encode() for scope, loss in state.totals.life.items()} == blobs
     document: dict[str, Any] = service.ask("GET", f"/v1/datasets/{dataset}").json()
     return document
 

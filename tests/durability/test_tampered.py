@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from serving import ONE, dataset_document
 
+from accountant.entries import entry_hash
 from accountant.errors import LedgerCorrupt
-from accountant.ledger import entry_hash
 from accountant.service import Accountant
 from accountant.stores import open_store
 from accountant.verify import verify

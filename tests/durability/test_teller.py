@@ -11,7 +11,7 @@ from serving import ONE, dataset_document
 
 from accountant.book import Outcome
 from accountant.commands import ChargeCommand
-from accountant.decide import Admitted, Refused, Replayed
+from accountant.decisions import Admitted, Refused, Replayed
 from accountant.errors import BudgetExceeded, OdometerError, Overloaded, StoreUnavailable
 from accountant.requests import prepared_charge
 from accountant.service import Accountant

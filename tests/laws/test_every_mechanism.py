@@ -359,6 +359,6 @@ def test_a_field_name_holds_numbers_in_every_document_of_a_ledger_or_in_none() -
         kind = todo.pop()
         todo.extend(kind.__subclasses__())
         texts.update(name for name, field in kind.model_fields.items() if field.annotation is str)
-    assert texts == {"name", "what"}
+    assert texts == {"name", "scope", "what"}
     assert "noise_multiplier" in DocumentModel.numbers
     assert not texts & DocumentModel.numbers

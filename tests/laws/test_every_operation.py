@@ -11,8 +11,11 @@ import pytest
 from openapi_spec_validator import validate
 from serving import ONE, Live, dataset_document, live
 
+from accountant.commands import FreezeCommand
 from accountant.documents import BODY_MAX
 from accountant.errors import BodyTooLarge, registry
+from accountant.service import _Waiter
+from accountant.stores import Head
 from api.auth import Role
 from api.operations import OPERATIONS, Operation
 
@@ -34,11 +37,17 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("GET", "/v1/datasets"): Example(query={"limit": "2"}),
     ("GET", _D): Example(),
     ("POST", f"{_D}/closure"): Example({}),
+    ("POST", f"{_D}/partitions"): Example({"partitions": ["eu"]}),
+    ("POST", f"{_D}/unfreeze"): Example({"reason": "the lost charge never ran"}),
     ("GET", f"{_D}/budgets"): Example(),
     ("POST", f"{_D}/budgets"): Example(BUDGET),
     ("PUT", f"{_D}/budgets/{{budget}}"): Example({"kind": "zcdp", "rho": 9.0}, {"If-Match": '"v1"'}),
     ("POST", f"{_D}/charges"): Example(ONE, {"Idempotency-Key": "a-key"}),
     ("POST", f"{_D}/checks"): Example(ONE),
+    ("POST", f"{_D}/holds"): Example({**ONE, "expires_in_s": 60}, {"Idempotency-Key": "a-hold"}),
+    ("GET", f"{_D}/holds"): Example(),
+    ("POST", f"{_D}/holds/{{hold}}/settlement"): Example({"used": 0}),
+    ("GET", f"{_D}/scopes"): Example(query={"kind": "principal"}),
     ("GET", f"{_D}/odometer"): Example(query={"delta": "1e-7"}),
     ("GET", f"{_D}/history"): Example(query={"points": "5"}),
     ("GET", f"{_D}/spend"): Example(),
@@ -76,14 +85,35 @@ def send(service: Live, operation: Operation, key: str | None = "admin", **more:
     example = EXAMPLES[operation.method, operation.path]
     path, dataset = operation.path, more.pop("dataset", None)
     if "{dataset}" in path and dataset is None:
-        dataset = service.open(f"d-{next(_number)}")["name"]
+        dataset = _fresh(service, path)
     if "{key}" in path:
         path = path.replace("{key}", service.make_key("reader")["id"])
+    if "{hold}" in path:
+        path = path.replace("{hold}", _hold(service, dataset or "", key))
     path = path.replace("{dataset}", dataset or "").replace("{budget}", "life")
     if "content" not in more and example.body is not None:
         more["content"] = json.dumps(example.body).replace("{new}", f"new-{next(_number)}")
     headers = {**example.headers, **more.pop("headers", {})}
     return service.ask(operation.method, path, key, headers=headers, params=example.query, **more)
+
+
+def _fresh(service: Live, path: str) -> str:
+    """The name of a new dataset on which the example of a path can succeed."""
+    name = f"d-{next(_number)}"
+    service.open(name, **({"composition": "by_partition"} if path.endswith("/partitions") else {}))
+    if path.endswith("/unfreeze"):
+        teller = service.app.state.accountant.teller
+        teller.submit(name, FreezeCommand(Head(9, "gone")), _Waiter(), None)
+    return name
+
+
+def _hold(service: Live, dataset: str, key: str | None) -> str:
+    """A new hold of whoever is about to settle it, if they may make one."""
+    maker = key if key in ("charger", "admin") else "admin"
+    headers = {"Idempotency-Key": f"hold-{next(_number)}"}
+    path, body = f"/v1/datasets/{dataset}/holds", {**ONE, "expires_in_s": 60}
+    made = service.ask("POST", path, maker, headers=headers, json=body)
+    return str(made.json()["hold"]["id"]) if made.status_code == 201 else "1"
 
 
 def is_problem(reply: httpx.Response, code: str) -> dict[str, Any]:
@@ -253,7 +283,12 @@ def test_a_closed_dataset_can_be_read_and_never_changes(service: Live, operation
 
 @every
 def test_another_method_is_a_problem_too(service: Live, operation: Operation) -> None:
-    path = operation.path.replace("{dataset}", "d").replace("{budget}", "b").replace("{key}", "k")
+    path = (
+        operation.path.replace("{dataset}", "d")
+        .replace("{budget}", "b")
+        .replace("{key}", "k")
+        .replace("{hold}", "2")
+    )
     reply = service.ask("PATCH", path)
     is_problem(reply, "method-not-allowed")
     assert operation.method in reply.headers["allow"]

@@ -20,10 +20,13 @@ from accountant.commands import (
     SetBudgetCommand,
     prepare,
 )
-from accountant.decide import Admitted, Refused, Replayed, decide
+from accountant.decide import decide
+from accountant.decisions import Admitted, Refused, Replayed
+from accountant.entries import canonical, entry_hash, timestamp
 from accountant.errors import LedgerCorrupt
-from accountant.ledger import CHECKPOINT_EVERY, DATASET_SCOPE, State, canonical, entry_hash, fold, timestamp
+from accountant.ledger import CHECKPOINT_EVERY, State, fold
 from accountant.mechanisms import Mechanism
+from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row
 
 NOW = timestamp(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
@@ -72,7 +75,7 @@ def test_it_looks_at_nothing_but_its_arguments(
 ) -> None:
     """No clock, no file, no socket; the same twice; the state that was given is as it was."""
     state = opened()
-    before = state.config(), state.head, dict(state.totals)
+    before = state.config(), state.head, state.totals
     for module, names in (
         (time, ("time", "time_ns", "monotonic", "perf_counter", "sleep")),
         (builtins, ("open", "input")),
@@ -84,7 +87,7 @@ def test_it_looks_at_nothing_but_its_arguments(
     first, second = decide(state, command, None, NOW), decide(state, command, None, NOW)
     monkeypatch.undo()
     assert isinstance(first, outcome)
-    assert (state.config(), state.head, dict(state.totals)) == before
+    assert (state.config(), state.head, state.totals) == before
     if isinstance(first, Admitted) and isinstance(second, Admitted):
         assert first.entry == second.entry
         assert first.state.config() == second.state.config()
@@ -164,7 +167,7 @@ def test_a_broken_chain_is_found(place: int, what: str) -> None:
     _, rows = chain(9)
     digest, body = rows[place]
     if what == "changed":
-        rows[place] = (digest, body.replace(b'"v":1', b'"v":2'))
+        rows[place] = (digest, body.replace(b'"v":2', b'"v":3'))
     elif what == "left out":
         del rows[place]
     else:
@@ -174,4 +177,4 @@ def test_a_broken_chain_is_found(place: int, what: str) -> None:
 
 
 def test_the_scope_of_a_dataset_is_there_from_the_start() -> None:
-    assert opened().totals[DATASET_SCOPE].is_zero
+    assert opened().totals.of(DATASET_SCOPE).is_zero

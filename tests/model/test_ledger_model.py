@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from accountant.book import load_state
+from accountant.entries import canonical, entry_hash
 from accountant.errors import (
     BudgetExceeded,
     BudgetExists,
@@ -28,9 +28,10 @@ from accountant.errors import (
     OdometerError,
 )
 from accountant.grid import DELTA_UNIT, GRID_V1, NAT_UNIT
-from accountant.ledger import canonical, entry_hash, fold
+from accountant.ledger import fold
 from accountant.mechanisms import ANY_MECHANISM
 from accountant.mechanisms.base import thawed
+from accountant.reading import load_state
 from accountant.rounding import decimal
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
@@ -391,7 +392,9 @@ class LedgerMachine(RuleBasedStateMachine):
         assert folded is not None
         for scope in scopes:
             assert (
-                live.totals[scope].encode() == folded.totals[scope].encode() == auditor.sums[scope].encoded()
+                live.totals.of(scope).encode()
+                == folded.totals.of(scope).encode()
+                == auditor.sums[scope].encoded()
             )
         assert (live.head, live.time, live.dataset, live.closed) == (
             folded.head,

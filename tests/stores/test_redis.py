@@ -91,7 +91,7 @@ def test_a_prefix_of_blobs_is_no_pattern(store: Store) -> None:
 
 
 def test_many_blobs_are_listed_whole(store: Store) -> None:
-    """More than one step of the scan, and than one page."""
+    """More than one page, some ending with the last blob of the prefix."""
     names = [f"totals/unit/u-{n:07}" for n in range(5000)]
     store.append([Write("d", EMPTY_HEAD, [], {name: name.encode() * 4 for name in names})])
     listed: list[str] = []
@@ -210,9 +210,11 @@ def test_a_setting_weakened_while_serving_turns_the_ping_off(
 
 
 def test_a_replica_is_not_taken_for_the_primary(redis: Server, tmp_path: Path) -> None:
-    with redis_server.server(tmp_path, extra_config=["replicaof 127.0.0.1 1"]) as replica:
-        with pytest.raises(ValueError, match="is a replica"):
-            open_store(replica.url)
+    with (
+        redis_server.server(tmp_path, extra_config=["replicaof 127.0.0.1 1"]) as replica,
+        pytest.raises(ValueError, match="is a replica"),
+    ):
+        open_store(replica.url)
 
 
 # Servers that die, hang, run full
@@ -350,6 +352,9 @@ DAMAGE: dict[str, tuple[Sequence[str], Callable[[Store], object]]] = {
         ["XADD", "po:{d}:entries", "4-0", "h", "", "b", ""],
         lambda store: store.append([write(4)]),
     ),
+    "a blob": (["HDEL", "po:{d}:blobs", "last"], lambda store: store.load("d", ["last"])),
+    "a blob, at a page": (["HDEL", "po:{d}:blobs", "last"], lambda store: store.blobs("d", "", "", 9)),
+    "a name of a blob": (["ZREM", "po:{d}:names", "last"], lambda store: store.blobs("d", "", "", 9)),
     "another kind of thing": (["SET", "po:{d}:blobs", "x"], lambda store: store.load("d", ["last"])),
     "another kind of thing, at an append": (
         ["SET", "po:{d}:blobs", "x"],

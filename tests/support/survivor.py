@@ -119,9 +119,10 @@ class Survivor:
             self._fold(store)
             state = self._state
             assert state is not None
-            head, blobs = store.load(DATASET, [scope_blob(scope) for scope in state.totals])
+            head, blobs = store.load(DATASET, [scope_blob(scope) for scope in state.totals.life])
         assert head == state.head
-        assert blobs == {scope_blob(scope): loss.encode().encode() for scope, loss in state.totals.items()}
+        ours = {scope_blob(scope): loss.encode().encode() for scope, loss in state.totals.life.items()}
+        assert blobs == ours
         assert {key: found[0] for key, found in self._found.items()} == {
             key: sequence for key, (_, sequence) in self.acked.items()
         }

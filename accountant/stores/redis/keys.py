@@ -8,23 +8,31 @@ _NAMELESS = "%"  # an empty hash tag is none; quote() never gives a lone %
 
 @dataclass(frozen=True, slots=True)
 class StreamKeys:
-    """The keys of one stream: four that hold it, and one that is written to wait for replicas."""
+    """The keys of one stream: five that hold it, and one that is written to wait for replicas."""
 
     head: bytes
     entries: bytes
     keys: bytes
     blobs: bytes
+    names: bytes
     confirmed: bytes
 
     @classmethod
     def of(cls, prefix: str, stream: str) -> "StreamKeys":
         # Percent-encoded, so that no brace of a name ends the hash tag, and no two names give one key.
         base = f"{prefix}:{{{quote(stream, safe='') or _NAMELESS}}}:".encode()
-        return cls(base + b"head", base + b"entries", base + b"keys", base + b"blobs", base + b"confirmed")
+        return cls(
+            base + b"head",
+            base + b"entries",
+            base + b"keys",
+            base + b"blobs",
+            base + b"names",
+            base + b"confirmed",
+        )
 
-    def four(self) -> tuple[bytes, ...]:
+    def five(self) -> tuple[bytes, ...]:
         """In the order in which the scripts expect them."""
-        return (self.head, self.entries, self.keys, self.blobs)
+        return (self.head, self.entries, self.keys, self.blobs, self.names)
 
 
 def streams_key(prefix: str) -> bytes:
@@ -37,8 +45,11 @@ def notes_key(prefix: str) -> bytes:
     return f"{prefix}:notes".encode()
 
 
-def glob_escaped(text: str) -> bytes:
-    """`text` for a MATCH pattern, where it stands for itself."""
-    return b"".join(
-        b"\\" + bytes((byte,)) if byte in b"*?[]^\\-" else bytes((byte,)) for byte in text.encode()
-    )
+def names_between(prefix: str, after: str) -> tuple[bytes, bytes]:
+    """The bounds for ZRANGEBYLEX of the names that start with `prefix` and are > `after`.
+
+    Bytes of UTF-8 sort as their characters do, and none is 0xff: the last one plus one ends a prefix.
+    """
+    start = prefix.encode()
+    end = b"(" + start[:-1] + bytes((start[-1] + 1,)) if start else b"+"
+    return (b"(" + after.encode() if after >= prefix else b"[" + start), end

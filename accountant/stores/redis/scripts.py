@@ -1,7 +1,8 @@
 """The Lua scripts. Each runs as one step of the server. They compare and move bytes, and add up nothing.
 
-KEYS of each are the four keys of one stream: head (a hash: sequence, hash), entries (a Redis Stream, ids
-`<sequence>-0`, fields h and b), keys (a hash: key → sequence) and blobs (a hash: name → value).
+KEYS of each are the five keys of one stream: head (a hash: sequence, hash), entries (a Redis Stream, ids
+`<sequence>-0`, fields h and b), keys (a hash: key → sequence), blobs (a hash: name → value) and names (a
+sorted set, all scores 0: the names of the blobs; so a page of them costs the same however many there are).
 """
 
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ local head = redis.call('HMGET', KEYS[1], 'sequence', 'hash')
 local entries = redis.call('XLEN', KEYS[2])
 local keys = redis.call('HLEN', KEYS[3])
 local blobs = redis.call('HLEN', KEYS[4])
+if blobs ~= redis.call('ZCARD', KEYS[5]) then
+  return redis.error_reply('PODAMAGED there are not as many blobs as names of blobs')
+end
 if not head[1] and not head[2] then
   if entries > 0 or keys > 0 or blobs > 0 then
     return redis.error_reply('PODAMAGED the head is gone, but the rest is there')
@@ -66,7 +70,9 @@ for i = keys, blobs - 1, 2 do
   redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
 end
 for i = blobs, #ARGV, 2 do
-  redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1])
+  if redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1]) == 1 then
+    redis.call('ZADD', KEYS[5], 0, ARGV[i])
+  end
 end
 redis.call('HSET', KEYS[1], 'sequence', ARGV[3], 'hash', ARGV[4])
 return 1
@@ -111,14 +117,15 @@ return found
 """
 )
 
-# ARGV: cursor, pattern, count. One step of HSCAN without the values (HSCAN … NOVALUES needs Redis 7.4).
-NAMES = _script(
-    """
-local step = redis.call('HSCAN', KEYS[4], ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
-local names = {}
-for i = 1, #step[2], 2 do
-  names[#names + 1] = step[2][i]
+# ARGV: where the names begin and end (as ZRANGEBYLEX takes them), how many. Returns name, value, name, …
+BLOBS = _script(
+    _HEAD
+    + """
+local found = {}
+for _, name in ipairs(redis.call('ZRANGEBYLEX', KEYS[5], ARGV[1], ARGV[2], 'LIMIT', 0, ARGV[3])) do
+  found[#found + 1] = name
+  found[#found + 1] = redis.call('HGET', KEYS[4], name)
 end
-return {step[1], names}
+return found
 """
 )

@@ -13,18 +13,16 @@ from redis.exceptions import RedisError
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, Write
 from accountant.stores.redis import parsing, scripts
-from accountant.stores.redis.address import Address
+from accountant.stores.redis.address import Address, Node
 from accountant.stores.redis.exchange import Command, Exchange
 from accountant.stores.redis.faults import UnsafeServer, certain
-from accountant.stores.redis.keys import StreamKeys, glob_escaped, notes_key, streams_key
+from accountant.stores.redis.keys import StreamKeys, names_between, notes_key, streams_key
 from accountant.stores.redis.scripts import Script
 from accountant.stores.redis.wire import Argument, ask
 
 log = logging.getLogger("odometer.stores.redis")
 
 KEYS_PER_SCRIPT: Final = 256
-SCAN_COUNT: Final = 1000
-"""About how many names one step of a scan looks at: what bounds the time the server is busy with it."""
 LISTED_MAX: Final = 100_000
 """How many stream names a store remembers to have listed; beyond, it starts to remember anew."""
 RECHECK_S: Final = 2.0
@@ -42,6 +40,7 @@ class RedisStore:
         self._address = address
         self._exchange = Exchange(address, allow_volatile=allow_volatile)
         self._listed: set[str] = set()
+        self._list_holder: Node | None = None
         self._checked_at = time.monotonic()
         if allow_volatile:
             log.warning(
@@ -117,14 +116,13 @@ class RedisStore:
         return found
 
     def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
-        """The names are collected in small steps; the values of the page are of one moment."""
         with self._doing(f"list the blobs of {stream!r}"):
             if limit <= 0:
                 return []
-            names = {name for name in self._blob_names(stream, prefix) if name > after}
-            page = sorted(names)[:limit]
-            values = self._script(scripts.LOAD, stream, *(name.encode() for name in page))[2:]
-        return [(name, value) for name, value in zip(page, values, strict=True) if value is not None]
+            found = self._script(scripts.BLOBS, stream, *names_between(prefix, after), limit)
+        if None in found:
+            raise LedgerCorrupt(f"A blob of {stream!r} is gone, but its name is there")
+        return [(bytes(name).decode(), value) for name, value in zip(found[::2], found[1::2], strict=True)]
 
     def streams(self, after: str, limit: int) -> list[str]:
         found: list[str] = []
@@ -224,19 +222,15 @@ class RedisStore:
     @contextmanager
     def _doing(self, what: str) -> Iterator[None]:
         self._exchange.nodes.check_open()
-        try:
-            with certain(what):
-                yield
-        except StoreUnavailable:
-            self._listed.clear()  # another server may have taken over, and have missed a name
-            raise
+        with certain(what):
+            yield
 
     def _keys(self, stream: str) -> StreamKeys:
         return StreamKeys.of(self._address.prefix, stream)
 
     def _command(self, script: Script, stream: str, *args: Argument) -> Command:
         keys = self._keys(stream)
-        return Command(keys.head, args, script, keys.four())
+        return Command(keys.head, args, script, keys.five())
 
     def _script(self, script: Script, stream: str, *args: Argument) -> Any:
         (answer,) = self._exchange.run([self._command(script, stream, *args)])
@@ -279,27 +273,20 @@ class RedisStore:
     def _list(self, streams: Iterator[str]) -> None:
         """Put the names into the list of streams, before their first append: the list may hold too many.
 
-        Once for each stream and process, and again after a fault: a list that lost a name gets it back.
+        Once for each stream and process, and again when another server holds the list: it may lack a name.
         """
+        key = streams_key(self._address.prefix)
+        holder = self._exchange.topology.node_of(key)
+        if holder != self._list_holder:
+            self._listed, self._list_holder = set(), holder
         new = [stream for stream in streams if stream not in self._listed]
         if not new:
             return
-        key = streams_key(self._address.prefix)
         members = [argument for stream in new for argument in (0, stream.encode())]
         self._exchange.run([Command(key, ("ZADD", key, *members))], writes=True)
         if len(self._listed) + len(new) > LISTED_MAX:
             self._listed.clear()
         self._listed.update(new)
-
-    def _blob_names(self, stream: str, prefix: str) -> Iterator[str]:
-        cursor: bytes = b"0"
-        pattern = glob_escaped(prefix) + b"*"
-        while True:
-            cursor, names = self._script(scripts.NAMES, stream, cursor, pattern, SCAN_COUNT)
-            for name in names:
-                yield bytes(name).decode()
-            if cursor == b"0":
-                return
 
 
 def _needs_look(writes: Sequence[Write]) -> bool:

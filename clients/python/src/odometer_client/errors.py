@@ -24,6 +24,8 @@ __all__ = [
     "DatasetExists",
     "EditConflict",
     "Forbidden",
+    "HoldExpired",
+    "HoldSettled",
     "IdempotencyKeyRequired",
     "IfMatchRequired",
     "InternalError",
@@ -34,17 +36,22 @@ __all__ = [
     "MalformedBody",
     "MethodNotAllowed",
     "NotFound",
+    "NotFrozen",
     "NotValidUnderAdjacency",
     "OdometerError",
     "OutcomeUnknown",
     "Overloaded",
+    "PartitionExists",
     "ProblemError",
     "ReplayedCharge",
+    "SeveralShards",
     "StoreUnavailable",
+    "TooManyHolds",
     "Unauthenticated",
     "UnexpectedAnswer",
     "UnknownBudget",
     "UnknownDataset",
+    "UnknownHold",
     "UnknownKey",
     "Unreachable",
     "UnsupportedPlan",
@@ -108,6 +115,14 @@ class UnknownBudget(NotFound):
     retryable = False
 
 
+class UnknownHold(NotFound):
+    """The dataset has no hold of that number."""
+
+    code = "unknown-hold"
+    title = "There is no such hold"
+    retryable = False
+
+
 class UnknownKey(NotFound):
     """No API key of that id."""
 
@@ -143,6 +158,14 @@ class InvalidRequest(ProblemError):
     """Each wrong field: field, message."""
 
 
+class SeveralShards(ProblemError):
+    """The units of a charge are kept in several shards. `shards` lists those of each: charge each alone."""
+
+    code = "several-shards"
+    title = "These units are kept in several shards"
+    retryable = False
+
+
 class KeyReused(ProblemError):
     """The same idempotency key came with another command. Nothing was charged."""
 
@@ -162,7 +185,8 @@ class NotValidUnderAdjacency(ProblemError):
 class BudgetExceeded(ProblemError):
     """The charge does not fit at least one budget. Nothing was charged; a smaller one may fit.
 
-    `refusals` lists each budget that refuses; `would_fit` says what would fit.
+    `refusals` lists each budget that refuses; `would_fit` says what would fit. When only budgets of windows
+    refuse what a fresh window would allow, it is retryable: Retry-After says when the window is over.
     """
 
     code = "budget-exceeded"
@@ -200,6 +224,46 @@ class DatasetClosed(ProblemError):
 
     code = "dataset-closed"
     title = "This dataset is closed"
+    retryable = False
+
+
+class PartitionExists(ProblemError):
+    """The dataset has a partition of that name already."""
+
+    code = "partition-exists"
+    title = "There is already a partition of that name"
+    retryable = False
+
+
+class HoldSettled(ProblemError):
+    """The hold was settled before, for another number. A hold is settled once."""
+
+    code = "hold-settled"
+    title = "This hold was settled already"
+    retryable = False
+
+
+class HoldExpired(ProblemError):
+    """The hold's time is over: it is spent for good."""
+
+    code = "hold-expired"
+    title = "This hold has expired"
+    retryable = False
+
+
+class TooManyHolds(ProblemError):
+    """The dataset has as many open holds as it can have. Settle some, or charge instead."""
+
+    code = "too-many-holds"
+    title = "Too many holds are open"
+    retryable = False
+
+
+class NotFrozen(ProblemError):
+    """The dataset is not frozen."""
+
+    code = "not-frozen"
+    title = "This dataset is not frozen"
     retryable = False
 
 
@@ -275,6 +339,8 @@ BY_CODE: Final[dict[str, type[ProblemError]]] = {
     "dataset-exists": DatasetExists,
     "edit-conflict": EditConflict,
     "forbidden": Forbidden,
+    "hold-expired": HoldExpired,
+    "hold-settled": HoldSettled,
     "idempotency-key-required": IdempotencyKeyRequired,
     "if-match-required": IfMatchRequired,
     "internal-error": InternalError,
@@ -285,12 +351,17 @@ BY_CODE: Final[dict[str, type[ProblemError]]] = {
     "malformed-body": MalformedBody,
     "method-not-allowed": MethodNotAllowed,
     "not-found": NotFound,
+    "not-frozen": NotFrozen,
     "not-valid-under-adjacency": NotValidUnderAdjacency,
     "overloaded": Overloaded,
+    "partition-exists": PartitionExists,
+    "several-shards": SeveralShards,
     "store-unavailable": StoreUnavailable,
+    "too-many-holds": TooManyHolds,
     "unauthenticated": Unauthenticated,
     "unknown-budget": UnknownBudget,
     "unknown-dataset": UnknownDataset,
+    "unknown-hold": UnknownHold,
     "unknown-key": UnknownKey,
 }
 """The class of each code, the last part of a problem's `type`."""

@@ -1,0 +1,187 @@
+"""The decision on a charge, and on a hold, which is a charge made ahead of the work. Pure."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from accountant.commands import ChargeCommand, Prepared
+from accountant.decisions import Admitted, Decision, Replayed
+from accountant.entries import FORMAT, canonical, entry_hash, timestamp
+from accountant.errors import (
+    BudgetExceeded,
+    DatasetClosed,
+    InvalidRequest,
+    KeyReused,
+    LedgerCorrupt,
+    NotValidUnderAdjacency,
+    TooManyHolds,
+)
+from accountant.ledger import CHECKPOINT_EVERY, State, charge_totals, counted_in, open_holds
+from accountant.limits import Refusing, Situation, refusing
+from accountant.loss import Loss
+from accountant.scopes import DATASET_SCOPE, Touched, shard_of
+from accountant.stores import Head, NewEntry, Row
+from accountant.totals import Totals
+from accountant.windows import seconds_until
+
+HOLDS_MAX: Final = 1000
+"""Open holds of a stream."""
+_quoted = json.encoder.encode_basestring_ascii
+"""A string as JSON: what json.dumps does with one, without its detours."""
+
+
+def charge(state: State, command: ChargeCommand, known: Row | None, time: str) -> Decision:
+    """Admit what every budget allows; answer again what was admitted under the same key."""
+    prepared = command.prepared
+    if known is not None:
+        return _replay(state, command, known)
+    if state.closed:
+        raise DatasetClosed(f"dataset {state.dataset.name} is closed: it takes no more charges")
+    check_fits_dataset(state, prepared)
+    touched = command.touched
+    found = refusals(state, touched, prepared.loss, time)
+    if found:
+        raise _exceeded(state, found, prepared.loss, time)
+    totals = charge_totals(state, touched, prepared.kinds, prepared.losses, time)
+    held = _held(state, command, touched, time) if prepared.expires_in_s is not None else None
+    entry, head = _charge_entry(state, command, totals, time, held)
+    changes: dict[str, Any] = {"charges": state.charges + 1}
+    if held is not None:
+        changes["holds"] = {**open_holds(state.holds, time), head.sequence: held["expires"]}
+    return Admitted(entry, state.moved(head, time, totals, **changes))
+
+
+def refusals(state: State, touched: Touched, loss: Loss, time: str) -> list[Refusing]:
+    """Every budget that does not allow `loss` now."""
+    situation = Situation(state.composition, state.partitions, state.totals, touched)
+    return refusing(state.limits, situation, loss, time)
+
+
+def _exceeded(state: State, found: list[Refusing], loss: Loss, time: str) -> BudgetExceeded:
+    names = list(dict.fromkeys(one.limit.rule.name for one in found))
+    error = BudgetExceeded(
+        f"the charge does not fit: {', '.join(names)} of dataset {state.dataset.name}", budgets=names
+    )
+    ends = [one.limit.renews(time) for one in found]
+    if all(end is not None and one.limit.rule.allows(loss) for end, one in zip(ends, found, strict=True)):
+        wait = max(seconds_until(end, time) for end in ends if end is not None)
+        error.fields |= {"retryable": True, "retry_after_s": wait}
+    return error
+
+
+def _held(state: State, command: ChargeCommand, touched: Touched, time: str) -> dict[str, Any]:
+    """What an entry says of a hold beyond what it says of a charge."""
+    if len(open_holds(state.holds, time)) >= HOLDS_MAX:
+        raise TooManyHolds(
+            f"dataset {state.dataset.name} has {HOLDS_MAX} open holds, the most it can have: "
+            "settle some of them, or charge instead of holding"
+        )
+    seconds = command.prepared.expires_in_s or 0
+    expires = timestamp(datetime.fromisoformat(time) + timedelta(seconds=seconds))
+    return {"expires": expires, "windows": counted_in(state, touched, time)}
+
+
+def _charge_entry(
+    state: State, command: ChargeCommand, totals: Totals, time: str, held: dict[str, Any] | None
+) -> tuple[NewEntry, Head]:
+    """The canonical bytes of a charge, written directly: the hot path. A test holds it to `canonical`."""
+    prepared, sequence = command.prepared, state.head.sequence + 1
+    by = f'"by":{_quoted(command.by)},' if command.by else ""
+    team = f'"team":{_quoted(command.team)},' if command.team else ""
+    expires = f'"expires":"{held["expires"]}",' if held else ""
+    windows = f',"windows":{canonical(held["windows"]).decode()}' if held else ""
+    checkpoint = ""
+    if sequence % CHECKPOINT_EVERY == 0:
+        checkpoint = f'"totals":{_quoted(totals.of(DATASET_SCOPE).encode())},'
+    body = (
+        f'{{{by}"command":{prepared.command},{expires}"key":{_quoted(command.key)},'
+        f'"losses":{prepared.losses_json},"prev":"{state.head.hash}",'
+        f'"principal":{_quoted(command.principal)},"seq":{sequence},{team}'
+        f'"time":"{time}",{checkpoint}"type":"{"held" if held else "charged"}","v":{FORMAT}{windows}}}'
+    ).encode("ascii")
+    digest = entry_hash(body)
+    return NewEntry(digest, body, command.ledger_key), Head(sequence, digest)
+
+
+def _replay(state: State, command: ChargeCommand, known: Row) -> Decision:
+    entry = json.loads(known.body)
+    whose = (entry.get("by", entry.get("principal")), entry.get("key"))
+    if whose != (command.by or command.principal, command.key) or entry_hash(known.body) != known.hash:
+        # Nothing may be released on an entry that is somebody else's, or that was changed.
+        raise LedgerCorrupt(
+            f"key {command.key!r} leads to entry {known.sequence}, which is not its own or was changed: "
+            "nothing was charged; run odometer verify",
+            sequence=known.sequence,
+        )
+    same = entry["principal"] == command.principal
+    if not same or canonical(entry["command"]).decode() != command.prepared.command:
+        raise KeyReused(
+            f"key {command.key!r} was used for another charge (entry {known.sequence}): "
+            "nothing was charged; use a new key for a new charge",
+            sequence=known.sequence,
+        )
+    return Replayed(known, state)
+
+
+def check_fits_dataset(state: State, prepared: Prepared) -> None:
+    """Raise InvalidRequest or NotValidUnderAdjacency unless the dataset can take such a charge at all."""
+    check_adjacency(state, prepared)
+    composition = state.composition
+    if (composition == "by_partition") != (prepared.partitions is not None):
+        raise _invalid(
+            "partitions",
+            f"dataset {state.dataset.name} composes {composition}: "
+            + ("say which partitions are read, or all" if composition == "by_partition" else "it has none"),
+        )
+    if (composition == "by_unit") != (prepared.units is not None):
+        raise _invalid(
+            "units",
+            f"dataset {state.dataset.name} composes {composition}: "
+            + ("say whose data it is" if composition == "by_unit" else "leave the units out"),
+        )
+    if prepared.partitions is not None and prepared.partitions != "all":
+        unknown = [name for name in prepared.partitions if name not in state.partitions]
+        if unknown:
+            raise _invalid(
+                "partitions",
+                f"dataset {state.dataset.name} has no partition {unknown[0]}: an admin adds it first, it is "
+                "never created on the fly",
+            )
+    if composition == "by_unit":
+        _check_units(state, prepared)
+
+
+def _check_units(state: State, prepared: Prepared) -> None:
+    if prepared.group is not None:
+        raise _invalid("group", "a dataset that composes by_unit has no groups")
+    for unit in prepared.units or ():
+        if shard_of(unit, state.dataset.shards) != state.shard:
+            raise _invalid("units", f"{unit} is not kept in shard {state.shard}")
+
+
+def _invalid(field: str, message: str) -> InvalidRequest:
+    return InvalidRequest(f"{field}: {message}", errors=[{"field": field, "message": message}])
+
+
+def check_adjacency(state: State, prepared: Prepared) -> None:
+    """Raise NotValidUnderAdjacency unless every mechanism's analysis holds for this dataset."""
+    dataset = state.dataset
+    if prepared.adjacency is not None and prepared.adjacency != dataset.adjacency:
+        raise NotValidUnderAdjacency(
+            f"the charge was computed for {prepared.adjacency.value}, dataset {dataset.name} has "
+            f"{dataset.adjacency.value}: restate the noise over the sensitivity under that "
+            "(a clip norm C moves a sum by C under add_remove and zero_out, by 2C under replace_one)",
+            adjacency=dataset.adjacency.value,
+        )
+    if dataset.adjacency in prepared.adjacencies:
+        return
+    for index, charge in enumerate(prepared.charges):
+        mechanism = charge.mechanism
+        if dataset.adjacency not in mechanism.adjacencies:
+            valid = ", ".join(sorted(mechanism.adjacencies))
+            raise NotValidUnderAdjacency(
+                f"{mechanism.kind} (charge {index + 1}) is analysed under {valid}, dataset {dataset.name} "
+                f"has adjacency {dataset.adjacency.value}: {mechanism.elsewhere}",
+                adjacency=dataset.adjacency.value,
+                valid_under=sorted(mechanism.adjacencies),
+            )

@@ -1,0 +1,53 @@
+"""The form of an entry: canonical JSON that names the hash of the entry before it.
+
+Sorted keys, no spaces, no floats; its own hash is SHA-256 of those bytes, which are stored as they are.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from accountant.stores import Head, NewEntry
+
+FORMAT: Final = 2
+"""What is written. An older service reads none of it, rather than pass over what it does not know."""
+FORMATS: Final = (1, 2)
+"""What is read."""
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """The bytes that are hashed and stored. Raises TypeError or ValueError for floats and unknown types."""
+    _refuse_floats(document)
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.encode("ascii")
+
+
+def _refuse_floats(value: Any) -> None:
+    if isinstance(value, float):
+        raise TypeError(f"a ledger entry holds no floats, got {value!r}")
+    if isinstance(value, Mapping):
+        for item in value.values():
+            _refuse_floats(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_floats(item)
+
+
+def entry_hash(body: bytes) -> str:
+    """SHA-256 of an entry's bytes, in hex."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def timestamp(moment: datetime) -> str:
+    """UTC with microseconds; such strings sort as the moments do."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seal(state_head: Head, document: dict[str, Any], key: str | None = None) -> tuple[NewEntry, Head]:
+    """The entry after `state_head`, with its number, its predecessor's hash and the format version."""
+    sequence = state_head.sequence + 1
+    body = canonical({**document, "v": FORMAT, "seq": sequence, "prev": state_head.hash})
+    digest = entry_hash(body)
+    return NewEntry(digest, body, key), Head(sequence, digest)

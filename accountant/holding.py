@@ -1,0 +1,68 @@
+"""Open holds as people see them, and what was used of one. Reads only."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from accountant import odometer
+from accountant.budgets import Charge
+from accountant.errors import StoreUnavailable
+from accountant.grid import Grid
+from accountant.ledger import State, entry_losses, open_holds, touched_by
+from accountant.loss import Loss, total
+from accountant.mechanisms.base import thawed
+from accountant.requests import hold_id
+from accountant.scopes import DATASET_SCOPE
+from accountant.settling import check_used, held_entry
+from accountant.stores import Store
+
+
+def read(store: Store, stream: str, name: str, number: int) -> dict[str, Any]:
+    """The entry of a hold. Raises UnknownHold."""
+    rows = [row for row in store.entries(stream, number - 1, 1) if row.sequence == number]
+    return held_entry(rows[0] if rows else None, number, name)
+
+
+def used_losses(grid: Grid, held: Mapping[str, Any], used: Sequence[int]) -> tuple[Loss, ...]:
+    """The loss of what was used, one per charge. Raises InvalidRequest when it is more than was held."""
+    check_used(held, tuple(used))
+    charges = [Charge.model_validate(thawed(item)) for item in held["command"]["charges"]]
+    return tuple(
+        charge.mechanism.curve(grid).times(number) if number else Loss.zero(grid)
+        for charge, number in zip(charges, used, strict=True)
+    )
+
+
+def documents(store: Store, state: State, now: str) -> Iterator[dict[str, Any]]:
+    """The open holds of a stream, oldest first."""
+    for number, expires, entry in _open(store, state, max(state.time, now)):
+        grid = state.dataset.grid
+        yield {
+            "id": hold_id(state.shard, number),
+            "principal": entry["principal"],
+            "by": entry.get("by"),
+            "team": entry.get("team"),
+            "group": entry["command"].get("group"),
+            "time": entry["time"],
+            "expires": expires,
+            "charges": [thawed(item) for item in entry["command"]["charges"]],
+            "loss": odometer.loss_document(total(grid, entry_losses(grid, entry))),
+        }
+
+
+def held(store: Store, state: State, scope: str | None, now: str) -> Loss:
+    """What open holds of a scope come to: it counts as spent, and may be given back."""
+    grid = state.dataset.grid
+    lost = Loss.zero(grid)
+    for _, _, entry in _open(store, state, now):
+        if scope in (None, DATASET_SCOPE) or scope in touched_by(entry).scopes(state.composition):
+            lost = lost.plus(total(grid, entry_losses(grid, entry)))
+    return lost
+
+
+def _open(store: Store, state: State, now: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    for number, expires in open_holds(state.holds, now).items():
+        rows = store.entries(state.stream, number - 1, 1)
+        if not rows or rows[0].sequence != number:
+            raise StoreUnavailable(f"entry {number} of {state.stream} cannot be read")
+        yield number, expires, json.loads(rows[0].body)

@@ -1,0 +1,197 @@
+"""How a stream's state is read from the store, and checked against what is known of it."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from accountant.entries import entry_hash
+from accountant.errors import LedgerCorrupt, LedgerRolledBack, StoreUnavailable
+from accountant.grid import Grid
+from accountant.ledger import (
+    CHECKPOINT_EVERY,
+    CONFIG_BLOB,
+    HOLDS_BLOB,
+    TOTALS,
+    WINDOWS,
+    State,
+    entry_losses,
+    touched_by,
+)
+from accountant.loss import Loss, total
+from accountant.scopes import DATASET_SCOPE
+from accountant.stores import EMPTY_HEAD, Head, Row, Store
+from accountant.totals import InWindow, Totals
+
+_READS: Final = 20
+"""How often a state is read anew because its stream moved on between two reads."""
+_TOGETHER: Final = 512
+"""Blobs read at once."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The end of a stream as this process last saw it, and the last amnesty that it knew of."""
+
+    head: Head
+    amnesty: str = ""
+
+    @classmethod
+    def of(cls, state: State) -> "Seen":
+        return cls(state.head, state.amnesty.time if state.amnesty else "")
+
+
+def load_state(store: Store, stream: str, names: Iterable[str] = ()) -> State | None:
+    """A stream's state with its standing counts and the named blobs; None when there is no such stream.
+
+    Raises StoreUnavailable when unsure, LedgerCorrupt when head, entry and blobs contradict.
+    """
+    for _ in range(_READS):
+        head, blobs = store.load(stream, [CONFIG_BLOB, HOLDS_BLOB])
+        if head == EMPTY_HEAD:
+            return None
+        state = _restored(store, stream, head, blobs)
+        complete = state and with_blobs(store, state, (*state.standing, *names))
+        if complete is not None:
+            return complete
+    raise StoreUnavailable(f"{stream} moved on each time it was read: ask again")
+
+
+def _restored(store: Store, stream: str, head: Head, blobs: Mapping[str, bytes]) -> State | None:
+    rows = store.entries(stream, head.sequence - 1, 1)
+    if not rows or rows[0].hash != head.hash or entry_hash(rows[0].body) != head.hash:
+        now, _ = store.load(stream, [])
+        if now != head:
+            return None
+        raise LedgerCorrupt(
+            f"the last entry of {stream} ({head.sequence}) is missing or changed: run odometer verify"
+        )
+    if CONFIG_BLOB not in blobs:
+        raise LedgerCorrupt(f"the configuration of {stream} is missing: run odometer verify")
+    state = State.restore(head, _time_of(stream, rows[0]), blobs[CONFIG_BLOB], blobs.get(HOLDS_BLOB))
+    if state.stream != stream:
+        raise LedgerCorrupt(f"the ledger of {stream} is that of {state.stream}: run odometer verify")
+    return state
+
+
+def with_blobs(store: Store, state: State, names: Iterable[str]) -> State | None:
+    """The state with the counts in the named blobs too; None when its stream moved on meanwhile."""
+    totals = state.totals
+    if totals.complete:
+        return state
+    missing = [name for name in dict.fromkeys(names) if not _there(totals, name)]
+    if not missing:
+        return state
+    life, windows = dict(totals.life), dict(totals.windows)
+    for start in range(0, len(missing), _TOGETHER):
+        some = missing[start : start + _TOGETHER]
+        head, blobs = store.load(state.stream, some)
+        if head != state.head:
+            return None
+        _read_counts(state, some, blobs, life, windows)
+    return state.moved(state.head, state.time, Totals(totals.grid, life, windows))
+
+
+def _there(totals: Totals, name: str) -> bool:
+    if name.startswith(TOTALS):
+        return name[len(TOTALS) :] in totals.life
+    return name[len(WINDOWS) :] in totals.windows
+
+
+def _read_counts(
+    state: State,
+    names: Sequence[str],
+    blobs: Mapping[str, bytes],
+    life: dict[str, Loss],
+    windows: dict[str, InWindow],
+) -> None:
+    grid = state.dataset.grid
+    for name in names:
+        blob = blobs.get(name)
+        scope = name.removeprefix(TOTALS).removeprefix(WINDOWS)
+        if blob is None and (scope == DATASET_SCOPE or name.removeprefix(TOTALS) in _from_the_start(state)):
+            raise LedgerCorrupt(
+                f"the totals of {scope} of {state.stream} are missing: they are not zero, they are unknown; "
+                "run odometer verify"
+            )
+        try:
+            if name.startswith(TOTALS):
+                life[scope] = Loss.zero(grid) if blob is None else Loss.decode(grid, blob.decode("ascii"))
+            else:
+                empty = InWindow("", Loss.zero(grid))
+                windows[scope] = empty if blob is None else InWindow.decode(grid, blob.decode("ascii"))
+        except ValueError as error:
+            raise LedgerCorrupt(f"the totals of {scope} cannot be read: {error}") from error
+
+
+def _from_the_start(state: State) -> set[str]:
+    """Scopes whose totals are stored from their beginning, so that they can only be missing by a fault."""
+    return {f"partition/{name}" for name in state.partitions}
+
+
+def _time_of(stream: str, row: Row) -> str:
+    try:
+        return str(json.loads(row.body)["time"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerCorrupt(
+            f"entry {row.sequence} of {stream} cannot be read: run odometer verify"
+        ) from error
+
+
+def recount_recent(store: Store, state: State) -> None:
+    """Raise LedgerCorrupt unless the dataset's stored total is what the entries since a checkpoint come to.
+
+    Done when a process first meets a dataset: a bounded number of entries, and a total that was lost or
+    lowered beside them is found before anything is admitted on it. `odometer verify` counts all of them.
+    """
+    name, head, grid = state.stream, state.head, state.dataset.grid
+    checkpoint = head.sequence // CHECKPOINT_EVERY * CHECKPOINT_EVERY
+    after = max(0, checkpoint - 1)
+    try:
+        entries = [json.loads(row.body) for row in store.entries(name, after, head.sequence - after)]
+        if checkpoint and "totals" not in entries[0]:
+            return  # that number fell to an entry that is no charge
+        spent = Loss.decode(grid, entries[0]["totals"]) if checkpoint else Loss.zero(grid)
+        for entry in entries[1:]:  # the first is the checkpoint, or the opening
+            spent = count_entry(grid, state.composition, spent, entry)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise LedgerCorrupt(f"the last entries of {name} cannot be read: run odometer verify") from error
+    if spent != state.spent:
+        raise LedgerCorrupt(
+            f"the stored total of {name} is not what its entries come to: nothing is admitted until a person "
+            "has looked; run odometer verify"
+        )
+
+
+def count_entry(
+    grid: Grid, composition: str, spent: Loss, entry: Mapping[str, Any], scope: str = DATASET_SCOPE
+) -> Loss:
+    """A scope's total after one more entry, whatever its type. Not for kinds of mechanisms."""
+    if entry["type"] not in ("charged", "held", "settled"):
+        return spent
+    about = entry["held"] if entry["type"] == "settled" else entry
+    if scope not in touched_by(about).scopes(composition):
+        return spent
+    if entry["type"] == "settled":
+        spent = spent.minus(total(grid, entry_losses(grid, about)))
+    return spent.plus(total(grid, entry_losses(grid, entry)))
+
+
+def check_history(store: Store, stream: str, seen: Seen | None, state: State | None) -> None:
+    """Raise LedgerRolledBack unless what was seen of a stream still is part of it, or a person forgave it."""
+    head = state.head if state else EMPTY_HEAD
+    if seen is None or head == seen.head:
+        return
+    number = seen.head.sequence
+    rows = store.entries(stream, number - 1, 1) if head.sequence >= number else []
+    if rows and rows[0].hash == seen.head.hash:
+        return
+    amnesty = state.amnesty if state else None
+    if amnesty is not None and amnesty.time > seen.amnesty and number <= amnesty.lost.sequence:
+        return
+    raise LedgerRolledBack(
+        f"entry {number} of the ledger of {stream} was there and is gone or differs: nothing is admitted "
+        "until a person has looked: restore the store, or decide with `odometer unfreeze` to go on without "
+        "what was lost",
+        sequence=number,
+    )

@@ -1,0 +1,108 @@
+"""The decision on settling a hold for what was used of it. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from accountant.commands import SettleCommand
+from accountant.decisions import Decision, Replayed, admit
+from accountant.entries import entry_hash
+from accountant.errors import (
+    Forbidden,
+    HoldExpired,
+    HoldSettled,
+    InvalidRequest,
+    LedgerCorrupt,
+    UnknownHold,
+)
+from accountant.ledger import State, entry_losses
+from accountant.stores import Row
+
+
+def settle(state: State, command: SettleCommand, known: Row | None, held: Row | None, time: str) -> Decision:
+    """Once, by its maker or an admin, before it expires, and for no more than was held.
+
+    A closed dataset's holds can still be settled: that only says what was not used.
+    """
+    name, number = state.dataset.name, command.hold
+    entry = held_entry(held, number, name)
+    maker = entry.get("by", entry["principal"])
+    if not command.admin and command.principal not in (maker, entry["principal"]):
+        raise Forbidden(
+            f"hold {number} of dataset {name} is somebody else's: its maker or an admin settles it"
+        )
+    if known is not None:
+        return _again(state, command, known)
+    if entry["expires"] < time:
+        raise HoldExpired(
+            f"hold {number} of dataset {name} expired at {entry['expires']}: it is spent for good. "
+            "Give the next one more time"
+        )
+    if number not in state.holds:
+        raise LedgerCorrupt(
+            f"hold {number} of dataset {name} is not among its open ones: run odometer verify"
+        )
+    check_used(entry, command.used)
+    losses = entry_losses(state.dataset.grid, entry)
+    # Another version of this service may have a lower or higher bound: never give back more than was held.
+    used = [mine.at_most(theirs) for mine, theirs in zip(command.losses, losses, strict=True)]
+    document = {
+        "type": "settled",
+        "time": time,
+        "principal": command.principal,
+        "hold": number,
+        "used": list(command.used),
+        "losses": [loss.encode() for loss in used],
+        "held": held_part(entry),
+    }
+    return admit(state, document, command.ledger_key)
+
+
+def held_entry(row: Row | None, number: int, name: str) -> dict[str, Any]:
+    """The entry of a hold. Raises UnknownHold, or LedgerCorrupt when it was changed."""
+    if row is None:
+        raise UnknownHold(f"dataset {name} has no hold {number}")
+    if entry_hash(row.body) != row.hash:
+        raise LedgerCorrupt(f"entry {number} of {name} was changed: run odometer verify", sequence=number)
+    entry: dict[str, Any] = json.loads(row.body)
+    if entry["type"] != "held":
+        raise UnknownHold(f"dataset {name} has no hold {number}: that entry is of type {entry['type']}")
+    return entry
+
+
+def held_part(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What a settlement repeats of the hold, so that the ledger can be counted in one pass."""
+    names = ("command", "losses", "principal", "team", "windows")
+    return {name: entry[name] for name in names if name in entry}
+
+
+def check_used(entry: Mapping[str, Any], used: tuple[int, ...]) -> None:
+    """Raise InvalidRequest unless each number is at most what was held."""
+    counts = [item["count"] for item in entry["command"]["charges"]]
+    if len(used) != len(counts):
+        raise _invalid(f"the hold has {len(counts)} charges, and so many numbers are needed, not {len(used)}")
+    for place, (number, count) in enumerate(zip(used, counts, strict=True), 1):
+        if number > count:
+            raise _invalid(
+                f"{number} is more than the {count} that were held (charge {place}): "
+                "what went out beyond a hold needs a charge of its own"
+            )
+
+
+def _again(state: State, command: SettleCommand, known: Row) -> Decision:
+    entry = json.loads(known.body)
+    if entry_hash(known.body) != known.hash or entry.get("hold") != command.hold:
+        raise LedgerCorrupt(
+            f"the settlement of hold {command.hold} is not where it should be: run odometer verify",
+            sequence=known.sequence,
+        )
+    if tuple(entry["used"]) != command.used:
+        raise HoldSettled(
+            f"hold {command.hold} was settled for {entry['used']} (entry {known.sequence}), once and for all",
+            sequence=known.sequence,
+        )
+    return Replayed(known, state)
+
+
+def _invalid(message: str) -> InvalidRequest:
+    return InvalidRequest(f"used: {message}", errors=[{"field": "used", "message": message}])

@@ -1,0 +1,41 @@
+"""Looks, now and then, whether the histories that this process saw are still there.
+
+A ledger that went back is found when it is next asked for. This finds it too when nobody asks this process
+for it any more, while others, who never saw what was lost, go on admitting.
+"""
+
+import threading
+from typing import Final
+
+from accountant.teller import Teller
+
+PERIOD_S: Final = 1.0
+STREAMS_AT_ONCE: Final = 64
+"""Streams looked at in one period, in turn."""
+
+
+class Watch:
+    """A thread that asks the teller to look. `close` ends it."""
+
+    def __init__(self, teller: Teller, period_s: float = PERIOD_S) -> None:
+        self._teller = teller
+        self._period_s = period_s
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; waits for it."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        turn = 0
+        while not self._ended.wait(self._period_s) and self._teller.alive:
+            streams = self._teller.streams()
+            some = [
+                streams[(turn + place) % len(streams)] for place in range(min(len(streams), STREAMS_AT_ONCE))
+            ]
+            turn += len(some)
+            for stream in some:
+                self._teller.look(stream)
