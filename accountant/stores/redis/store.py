@@ -279,14 +279,15 @@ class RedisStore:
         holder = self._exchange.topology.node_of(key)
         if holder != self._list_holder:
             self._listed, self._list_holder = set(), holder
-        new = [stream for stream in streams if stream not in self._listed]
+        listed = self._listed  # another thread may begin a new one meanwhile
+        new = [stream for stream in streams if stream not in listed]
         if not new:
             return
         members = [argument for stream in new for argument in (0, stream.encode())]
         self._exchange.run([Command(key, ("ZADD", key, *members))], writes=True)
-        if len(self._listed) + len(new) > LISTED_MAX:
-            self._listed.clear()
-        self._listed.update(new)
+        if len(listed) + len(new) > LISTED_MAX:
+            listed.clear()
+        listed.update(new)
 
 
 def _needs_look(writes: Sequence[Write]) -> bool:
