@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Barrier
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import redis_server
@@ -23,8 +25,6 @@ class Backend:
 
     url: Callable[[Path], str]
     lasting: bool = True
-    schemes: frozenset[str] = frozenset()
-    """The schemes that this row stands for, where that is not just its own."""
 
 
 SERVERS = ExitStack()
@@ -38,23 +38,27 @@ def _servers() -> Iterator[None]:
 
 
 @cache
-def redis() -> redis_server.Server:
-    """One server for all tests of this file; each takes a prefix of its own."""
+def started(context: Callable[[Path], AbstractContextManager[Any]]) -> Any:
+    """The servers of a back-end, once for all tests of this file; each test takes a prefix of its own."""
     folder = Path(SERVERS.enter_context(TemporaryDirectory(prefix="odometer-redis-")))
-    return SERVERS.enter_context(redis_server.server(folder))
+    return SERVERS.enter_context(context(folder))
 
 
-def redis_url(folder: Path) -> str:
+def redis_url(context: Callable[[Path], AbstractContextManager[Any]], folder: Path, **options: int) -> str:
     """The same for the same folder, as a file's would be."""
-    return f"{redis().url}?prefix={sha256(str(folder).encode()).hexdigest()[:16]}"
+    options_ = {"prefix": sha256(str(folder).encode()).hexdigest()[:16], **options}
+    return f"{started(context).url}?{urlencode(options_)}"
 
 
 STORES = {
     "sqlite": Backend(lambda folder: f"sqlite:///{folder}/made/on/demand/ledger.sqlite"),
     "memory": Backend(lambda _folder: "memory://", lasting=False),
-    # What TLS, Sentinels and clusters change lies below the verbs: test_redis.py has them.
-    "redis": Backend(redis_url, schemes=frozenset({"redis", "rediss", "redis+sentinel", "redis+cluster"})),
+    "redis": Backend(partial(redis_url, redis_server.server)),
+    "redis+sentinel": Backend(partial(redis_url, redis_server.sentinel_group, replicas=1)),
+    "redis+cluster": Backend(partial(redis_url, redis_server.cluster, replicas=1)),
 }
+ELSEWHERE = {"rediss"}
+"""Schemes that differ below the verbs only: test_redis.py has them."""
 LASTING = [name for name, backend in STORES.items() if backend.lasting]
 
 
@@ -81,8 +85,7 @@ def row(number: int) -> Row:
 
 def test_every_scheme_is_under_contract() -> None:
     """A scheme of `open_store` without a row in `STORES` would be untested."""
-    covered = [backend.schemes or {name} for name, backend in STORES.items()]
-    assert set().union(*covered) == set(SCHEMES)
+    assert set(STORES) | ELSEWHERE == set(SCHEMES)
 
 
 # Appending and reading back
@@ -175,6 +178,24 @@ def test_a_key_taken_keeps_nothing_of_the_whole_append(store: Store, keys: list[
     assert store.find("d", ["new"]) == {}
     assert store.streams("", 10) == ["d"]
     assert store.append([Write("d", Head(2, "hash-2"), [entry(3, "new")])]) == [True]
+
+
+def test_a_key_taken_keeps_nothing_of_a_single_write(store: Store) -> None:
+    store.append([write("d", 1, 2, totals=b"before")])
+    with pytest.raises(ValueError, match="key"):
+        store.append(
+            [Write("d", Head(2, "hash-2"), [entry(3, "new"), entry(4, "key-1")], {"totals": b"after"})]
+        )
+    assert store.load("d", ["totals"]) == (Head(2, "hash-2"), {"totals": b"before"})
+    assert store.find("d", ["new", "key-1"]) == {"key-1": row(1)}
+
+
+def test_a_stale_write_is_stale_whatever_its_keys(store: Store) -> None:
+    """Whoever was slower has to look again, and then finds the key."""
+    store.append([write("d", 1, 2)])
+    stale = Write("d", Head(1, "hash-1"), [entry(2, "key-1"), entry(3, "new"), entry(4, "new")])
+    assert store.append([stale]) == [False]
+    assert store.append([stale, write("e", 1, 1)]) == [False, True]
 
 
 def test_one_append_takes_a_stream_once(store: Store) -> None:
