@@ -337,8 +337,8 @@ class Accountant:
         self, name: str, hold: str, body: Body | Mapping[str, Any], by: Caller | str
     ) -> tuple[dict[str, Any], bool]:
         """(what the settlement says, replayed): a hold is charged for what was used of it, once."""
-        caller, wanted = called(by), validated(Settlement, body)
         dataset = self._bound(name) if is_slug(name) else self.state(name).dataset
+        caller, wanted = called(by), validated(Settlement, body)
         shard, number = hold_number(name, hold, dataset.shards)
         stream = name if shard is None else shard_stream(name, shard)
         held = holding.read(self.store, stream, name, number)
