@@ -195,9 +195,13 @@ def test_a_server_that_comes_back_weaker_takes_no_append(tmp_path: Path) -> None
 def test_a_setting_weakened_while_serving_turns_the_ping_off(
     redis: Server, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And appends from then on, until it is set right again."""
+    """And appends from then on, on whatever connection, until it is set right again."""
     monkeypatch.setattr(redis_store, "RECHECK_S", 0.0)
     store.append([write(1)])
+    assert isinstance(store, redis_store.RedisStore)
+    nodes, node = store._exchange.nodes, ("127.0.0.1", redis.port)
+    with nodes.wire(node), nodes.wire(node), nodes.wire(node):
+        pass  # now three are idle
     redis.ask("CONFIG", "SET", "appendfsync", "no")
     try:
         for call in (store.ping, lambda: store.append([write(2)]), store.ping):
