@@ -54,8 +54,8 @@ STORES = {
     "sqlite": Backend(lambda folder: f"sqlite:///{folder}/made/on/demand/ledger.sqlite"),
     "memory": Backend(lambda _folder: "memory://", lasting=False),
     "redis": Backend(partial(redis_url, redis_server.server)),
-    "redis+sentinel": Backend(partial(redis_url, redis_server.sentinel_group, replicas=1)),
-    "redis+cluster": Backend(partial(redis_url, redis_server.cluster, replicas=1)),
+    "redis+sentinel": Backend(partial(redis_url, redis_server.sentinel_group, replicas=1, wait_ms=4000)),
+    "redis+cluster": Backend(partial(redis_url, redis_server.cluster, replicas=1, wait_ms=4000)),
 }
 ELSEWHERE = {"rediss"}
 """Schemes that differ below the verbs only: test_redis.py has them."""

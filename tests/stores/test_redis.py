@@ -13,6 +13,7 @@ from redis_server import Server
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 from accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Store, Write, open_store
 from accountant.stores.redis import store as redis_store
+from accountant.stores.redis.safety import RIGHTS
 
 PASSWORD = "hunter2/@?"
 QUOTED = "hunter2%2F%40%3F"
@@ -269,6 +270,27 @@ def test_a_full_server_refuses_the_write_and_changes_nothing(redis: Server, stor
     assert store.append([write(2)]) == [True]
 
 
+def test_the_rights_that_are_listed_are_enough(redis: Server) -> None:
+    """Every verb works for a user who has them and no more."""
+    redis.ask("ACL", "SETUSER", "clerk", "reset", "on", ">secret", "~own:*", "-@all", *RIGHTS.split())
+    options = "?prefix=own&replicas=1&wait_ms=1"
+    with (
+        closing(open_store(f"redis://clerk:secret@127.0.0.1:{redis.port}/1{options}")) as waiting,
+        pytest.raises(StoreUnavailable, match="0 of the 1 replicas"),
+    ):
+        waiting.append([write(1)])
+    with closing(open_store(f"redis://clerk:secret@127.0.0.1:{redis.port}/1?prefix=own")) as store:
+        assert store.append([write(1), write(1, "e")]) == [True, True]
+        assert store.append([write(2)]) == [True]
+        holds(store, 2)
+        assert store.streams("", 10) == ["d", "e"]
+        assert store.blobs("d", "", "", 10) == [("last", b"2")]
+        store.put_note("p", Note("salt", "Ada"))
+        store.erase_note("p")
+        assert store.notes(["p"]) == {}
+        store.ping()
+
+
 @pytest.mark.parametrize("right", ["hset", "xadd"])
 def test_a_user_who_may_not_write_changes_nothing(redis: Server, right: str) -> None:
     redis.ask("ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@all", f"-{right}")
@@ -315,9 +337,10 @@ def test_an_append_that_too_few_replicas_have_is_unsure(tmp_path: Path) -> None:
         follow = [f"replicaof 127.0.0.1 {server.port}"]
         with redis_server.server(tmp_path / "replica", extra_config=follow):
             redis_server.wait_until(lambda: len(server.ask("ROLE")[2]) == 1, "the replica follows")
-            assert store.append([write(1)]) == [True]
-            assert store.append([write(1)]) == [False]
-            holds(store, 1)
+            with closing(open_store(f"{server.url}?replicas=1&wait_ms=4000")) as patient:
+                assert patient.append([write(1)]) == [True]
+                assert patient.append([write(1)]) == [False]
+                holds(patient, 1)
 
 
 def test_an_entry_that_too_few_replicas_have_is_not_found_for_certain(tmp_path: Path) -> None:

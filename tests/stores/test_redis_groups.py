@@ -40,7 +40,7 @@ def holds(store: Store, stream: str, n: int) -> None:
 
 def test_a_store_follows_the_sentinels_to_the_new_primary(group: Group) -> None:
     """With an acknowledging replica nothing is lost when the primary dies."""
-    with closing(open_store(f"{group.url}?replicas=1")) as store:
+    with closing(open_store(f"{group.url}?replicas=1&wait_ms=4000")) as store:
         for n in range(1, 21):
             assert store.append([write("d", n)]) == [True]
         old = group.current()
@@ -71,7 +71,7 @@ def test_sentinels_that_know_no_such_service_are_unavailable(group: Group) -> No
 
 @pytest.fixture
 def store(cluster: Cluster) -> Iterator[Store]:
-    with closing(open_store(f"{cluster.url}?replicas=1&timeout_s=2")) as opened:
+    with closing(open_store(f"{cluster.url}?replicas=1&wait_ms=4000")) as opened:
         yield opened
 
 

@@ -35,6 +35,8 @@ def certain(doing: str, *, unsafe_is_usage: bool = False) -> Iterator[None]:
             said = str(error).partition(DAMAGED)[2].split(" script:")[0].strip() or str(error)
             raise LedgerCorrupt(f"Could not {doing}: the ledger is damaged ({said})") from error
         raise StoreUnavailable(f"Could not {doing}: the Redis server said: {error}") from error
+    except UnicodeDecodeError:
+        raise LedgerCorrupt(f"Could not {doing}: a name is damaged (no UTF-8)") from None
     except UnsafeServer as error:
         if unsafe_is_usage:
             raise ValueError(str(error)) from error

@@ -21,6 +21,11 @@ REQUIRED: Final = {
 }
 LINES: Final = "\n".join(f"  {name} {value}" for name, value in REQUIRED.items())
 AS_CLUSTER: Final = "Name the store redis+cluster://host:port,host:port"
+RIGHTS: Final = (
+    "+ping +select +role +info +config|get +wait +cluster|slots +asking +eval +evalsha +exists +set "
+    "+hset +hget +hmget +hlen +hexists +hdel +xadd +xlen +xrange +zadd +zcard +zrangebylex +bgrewriteaof"
+)
+"""What the user of the store must be allowed, as an ACL of Redis 7 says it; on keys ~<prefix>:*."""
 _INSTEAD: Final = "For tests only, --allow-volatile-store serves all the same."
 
 
@@ -32,8 +37,8 @@ def check_settings(wire: Wire, node: str) -> None:
         raise UnsafeServer(
             f"The Redis server {node} does not tell its settings, so nobody knows whether it keeps what it "
             f"acknowledged. CONFIG GET was answered: {str(error).strip()}\n"
-            "Let this user run CONFIG GET (for an ACL: +config|get), and put into its redis.conf\n"
-            f"{LINES}\n{_INSTEAD}"
+            f"Let this user run CONFIG GET (all that a user of the store needs: {RIGHTS}), "
+            f"and put into its redis.conf\n{LINES}\n{_INSTEAD}"
         ) from error
     if found != REQUIRED:
         listed = "\n".join(
@@ -58,7 +63,13 @@ def check_primary(wire: Wire, node: str) -> list[tuple[str, int]]:
     with suppress(ResponseError):  # a user who may not ask learns it later, from a redirection
         if b"cluster_enabled:1" in ask(wire, "INFO", "cluster"):
             raise UnsafeServer(f"The Redis server {node} is a node of a cluster. {AS_CLUSTER}")
-    role = ask(wire, "ROLE")
+    try:
+        role = ask(wire, "ROLE")
+    except NoPermissionError as error:
+        raise UnsafeServer(
+            f"The Redis server {node} does not tell whether it is a primary. Let this user run ROLE; "
+            f"all that a user of the store needs: {RIGHTS}"
+        ) from error
     if role[0] != b"master":
         raise UnsafeServer(
             f"The Redis server {node} is a replica. Name its primary, or use redis+sentinel://"

@@ -76,6 +76,10 @@ class RedisStore:
             replies = iter(self._exchange.run(commands, writes=True))
             results = [next(replies) if current else scripts.STALE for current in fresh]
         if scripts.KEY_TAKEN in results:
+            if len(writes) > 1:  # it was free when looked at, at this same head: that cannot be
+                raise StoreUnavailable(
+                    "A key came into a stream whose head did not move: unsure what was kept"
+                )
             _refuse_keys(writes[results.index(scripts.KEY_TAKEN)].stream)
         return [result == scripts.DONE for result in results]
 
@@ -120,9 +124,10 @@ class RedisStore:
             if limit <= 0:
                 return []
             found = self._script(scripts.BLOBS, stream, *names_between(prefix, after), limit)
+            names = [bytes(name).decode() for name in found[::2]]
         if None in found:
             raise LedgerCorrupt(f"A blob of {stream!r} is gone, but its name is there")
-        return [(bytes(name).decode(), value) for name, value in zip(found[::2], found[1::2], strict=True)]
+        return list(zip(names, found[1::2], strict=True))
 
     def streams(self, after: str, limit: int) -> list[str]:
         found: list[str] = []
