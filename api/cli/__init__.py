@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from api.cli import budgets, charges, datasets, keys, ledger, mechanisms, serve, status, verify
+from api.cli import budgets, charges, datasets, keys, ledger, mechanisms, moving, serve, status, verify
 
 EPILOG = (
     "Exit status: 0 done; 1 refused or not valid; 2 wrong usage; 3 unsure or not reachable. "
@@ -31,6 +31,8 @@ app.command("check")(charges.check)
 app.command("status")(status.status)
 app.command("ledger")(ledger.ledger)
 app.command("verify")(verify.verify)
+app.command("export")(moving.export)
+app.command("import")(moving.import_)
 app.command("convert")(charges.convert)
 app.command("mechanisms")(mechanisms.mechanisms)
 app.add_typer(keys.app, name="key")
