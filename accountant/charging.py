@@ -16,7 +16,14 @@ from accountant.errors import (
     NotValidUnderAdjacency,
     TooManyHolds,
 )
-from accountant.ledger import CHECKPOINT_EVERY, State, charge_totals, counted_in, open_holds
+from accountant.ledger import (
+    CHECKPOINT_EVERY,
+    State,
+    charge_changes,
+    charge_totals,
+    counted_in,
+    open_holds,
+)
 from accountant.limits import Refusing, Situation, refusing
 from accountant.loss import Loss
 from accountant.scopes import DATASET_SCOPE, Touched, shard_of
@@ -45,7 +52,7 @@ def charge(state: State, command: ChargeCommand, known: Row | None, time: str) -
     totals = charge_totals(state, touched, prepared.kinds, prepared.losses, time)
     held = _held(state, command, touched, time) if prepared.expires_in_s is not None else None
     entry, head = _charge_entry(state, command, totals, time, held)
-    changes: dict[str, Any] = {"charges": state.charges + 1}
+    changes = charge_changes(state, prepared.losses)
     if held is not None:
         changes["holds"] = {**open_holds(state.holds, time), head.sequence: held["expires"]}
     return Admitted(entry, state.moved(head, time, totals, **changes))

@@ -11,7 +11,8 @@ from accountant.entries import FORMATS, canonical, entry_hash
 from accountant.errors import LedgerCorrupt
 from accountant.grid import Grid
 from accountant.limits import Limit
-from accountant.loss import Loss
+from accountant.lexicon import Lexicon
+from accountant.loss import Loss, total
 from accountant.scopes import DATASET_SCOPE, Touched, in_window, shard_stream
 from accountant.stores import EMPTY_HEAD, Head
 from accountant.totals import Totals, added, counted_windows
@@ -21,6 +22,7 @@ CHECKPOINT_EVERY: Final = 128
 """Every so many entries one also carries the dataset's totals: history without folding everything."""
 CONFIG_BLOB: Final = "config"
 HOLDS_BLOB: Final = "holds"
+LEXICON_BLOB: Final = "lexicon"
 TOTALS: Final = "totals/"
 WINDOWS: Final = "window/"
 
@@ -53,6 +55,8 @@ class State:
     """The last such history that a person has decided to go on without."""
     shard: int | None = None
     """Which part of a dataset's unit odometers this is."""
+    lexicon: Lexicon = Lexicon()
+    """What totals are stored as multiples of: in shards alone."""
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
@@ -139,7 +143,9 @@ class State:
         return canonical(document)
 
     @classmethod
-    def restore(cls, head: Head, time: str, config: bytes, holds: bytes | None) -> Self:
+    def restore(
+        cls, head: Head, time: str, config: bytes, holds: bytes | None, lexicon: bytes | None = None
+    ) -> Self:
         """The inverse of `config`, without any totals. Raises LedgerCorrupt when it cannot be read."""
         try:
             document = json.loads(config)
@@ -157,6 +163,7 @@ class State:
                 frozen=_head(document.get("frozen")),
                 amnesty=_amnesty(document.get("amnesty")),
                 shard=document.get("shard"),
+                lexicon=_read_lexicon(dataset.grid, lexicon),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerCorrupt(f"the stored configuration of a dataset cannot be read: {error}") from error
@@ -165,17 +172,19 @@ class State:
         """What is stored beside the entries; only what differs from `before`, where given."""
         old = before.totals if before else Totals(self.dataset.grid, {}, {})
         found = {
-            TOTALS + scope: loss.encode().encode("ascii")
+            TOTALS + scope: self.lexicon.encode(loss).encode("ascii")
             for scope, loss in self.totals.life.items()
             if old.life.get(scope) is not loss
         }
         found |= {
-            WINDOWS + key: within.encode().encode("ascii")
+            WINDOWS + key: within.encode(self.lexicon).encode("ascii")
             for key, within in self.totals.windows.items()
             if old.windows.get(key) is not within
         }
         if before is None or before.holds is not self.holds:
             found[HOLDS_BLOB] = canonical({str(number): expires for number, expires in self.holds.items()})
+        if self.shard is not None and (before is None or before.lexicon is not self.lexicon):
+            found[LEXICON_BLOB] = canonical({"losses": self.lexicon.dump()})
         if before is None or self._configured() != before._configured():
             found[CONFIG_BLOB] = self.config()
         return found
@@ -191,6 +200,10 @@ def _amnesty(parts: Sequence[Any] | None) -> Amnesty | None:
 
 def _read_holds(blob: bytes | None) -> dict[int, str]:
     return {} if blob is None else {int(number): str(end) for number, end in json.loads(blob).items()}
+
+
+def _read_lexicon(grid: Grid, blob: bytes | None) -> Lexicon:
+    return Lexicon() if blob is None else Lexicon.load(grid, json.loads(blob)["losses"])
 
 
 def scope_blob(scope: str) -> str:
@@ -311,6 +324,14 @@ def charge_totals(
     return state.totals.plus(gained, counted_windows(gained, state.windows), time)
 
 
+def charge_changes(state: State, losses: Sequence[Loss]) -> dict[str, Any]:
+    """What a charge changes of a state beside its totals."""
+    changes: dict[str, Any] = {"charges": state.charges + 1}
+    if state.shard is not None:
+        changes["lexicon"] = state.lexicon.learned(total(state.dataset.grid, losses))
+    return changes
+
+
 def counted_in(state: State, touched: Touched, time: str) -> dict[str, str]:
     """The windows that a charge is counted in: what a hold needs to know when it is settled."""
     scopes = touched.scopes(state.composition)
@@ -329,17 +350,13 @@ def apply_charge(state: State, head: Head, entry: Mapping[str, Any]) -> State:
     totals = charge_totals(state, touched, kinds, losses, time)
     if head.sequence % CHECKPOINT_EVERY == 0 and entry.get("totals") != totals.of(DATASET_SCOPE).encode():
         raise ValueError("its checkpoint differs from the sum of the entries before it")
+    changes = charge_changes(state, losses)
     if entry["type"] == "charged":
-        return state.moved(head, time, totals, charges=state.charges + 1)
+        return state.moved(head, time, totals, **changes)
     if entry["windows"] != counted_in(state, touched, time):
         raise ValueError("it says that it was counted in other windows than it was")
-    return state.moved(
-        head,
-        time,
-        totals,
-        charges=state.charges + 1,
-        holds={**open_holds(state.holds, time), head.sequence: entry["expires"]},
-    )
+    holds = {**open_holds(state.holds, time), head.sequence: entry["expires"]}
+    return state.moved(head, time, totals, holds=holds, **changes)
 
 
 def open_holds(holds: Mapping[int, str], time: str) -> dict[int, str]:

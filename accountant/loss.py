@@ -120,6 +120,25 @@ class Loss:
             raise ValueError("more would be taken out of a total than is in it")
         return Loss(self.grid, values, unbounded)
 
+    def scaled(self, times: int) -> "Loss":
+        """The same loss `times` times, each rounded on its own; exact. Raises ValueError below zero."""
+        if times < 0:
+            raise ValueError(f"a loss does not happen {times} times")
+        return Loss(
+            self.grid,
+            tuple(times * value for value in self.values),
+            tuple(times * count for count in self.unbounded),
+        )
+
+    def multiple_of(self, other: "Loss") -> int | None:
+        """How many times `other` this exactly is, None when it is no multiple or `other` is zero."""
+        for part, whole in ((self.values, other.values), (self.unbounded, other.unbounded)):
+            for mine, theirs in zip(part, whole, strict=True):
+                if theirs:
+                    times = mine // theirs
+                    return times if other.scaled(times) == self else None
+        return None
+
     def at_most(self, other: "Loss") -> "Loss":
         """This bound, or in each coordinate where it is not below it `other`, a bound on the same loss."""
         mine, theirs = (

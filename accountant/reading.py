@@ -12,6 +12,7 @@ from accountant.ledger import (
     CHECKPOINT_EVERY,
     CONFIG_BLOB,
     HOLDS_BLOB,
+    LEXICON_BLOB,
     TOTALS,
     WINDOWS,
     State,
@@ -47,7 +48,7 @@ def load_state(store: Store, stream: str, names: Iterable[str] = ()) -> State | 
     Raises StoreUnavailable when unsure, LedgerCorrupt when head, entry and blobs contradict.
     """
     for _ in range(_READS):
-        head, blobs = store.load(stream, [CONFIG_BLOB, HOLDS_BLOB])
+        head, blobs = store.load(stream, [CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB])
         if head == EMPTY_HEAD:
             return None
         state = _restored(store, stream, head, blobs)
@@ -68,7 +69,8 @@ def _restored(store: Store, stream: str, head: Head, blobs: Mapping[str, bytes])
         )
     if CONFIG_BLOB not in blobs:
         raise LedgerCorrupt(f"the configuration of {stream} is missing: run odometer verify")
-    state = State.restore(head, _time_of(stream, rows[0]), blobs[CONFIG_BLOB], blobs.get(HOLDS_BLOB))
+    time, holds, lexicon = _time_of(stream, rows[0]), blobs.get(HOLDS_BLOB), blobs.get(LEXICON_BLOB)
+    state = State.restore(head, time, blobs[CONFIG_BLOB], holds, lexicon)
     if state.stream != stream:
         raise LedgerCorrupt(f"the ledger of {stream} is that of {state.stream}: run odometer verify")
     return state
@@ -116,10 +118,14 @@ def _read_counts(
             )
         try:
             if name.startswith(TOTALS):
-                life[scope] = Loss.zero(grid) if blob is None else Loss.decode(grid, blob.decode("ascii"))
+                life[scope] = (
+                    Loss.zero(grid) if blob is None else state.lexicon.decode(grid, blob.decode("ascii"))
+                )
             else:
                 empty = InWindow("", Loss.zero(grid))
-                windows[scope] = empty if blob is None else InWindow.decode(grid, blob.decode("ascii"))
+                windows[scope] = (
+                    empty if blob is None else InWindow.decode(grid, blob.decode("ascii"), state.lexicon)
+                )
         except ValueError as error:
             raise LedgerCorrupt(f"the totals of {scope} cannot be read: {error}") from error
 

@@ -6,6 +6,7 @@ from typing import Self
 
 from accountant.errors import LedgerCorrupt
 from accountant.grid import Grid
+from accountant.lexicon import Lexicon
 from accountant.loss import Loss, total
 from accountant.scopes import Touched, in_window, split
 from accountant.windows import Window, window_name
@@ -18,15 +19,15 @@ class InWindow:
     name: str
     loss: Loss
 
-    def encode(self) -> str:
+    def encode(self, lexicon: Lexicon) -> str:
         """One line: the window's name, then the loss."""
-        return f"{self.name} {self.loss.encode()}"
+        return f"{self.name} {lexicon.encode(self.loss)}"
 
     @classmethod
-    def decode(cls, grid: Grid, line: str) -> Self:
+    def decode(cls, grid: Grid, line: str, lexicon: Lexicon) -> Self:
         """The inverse of `encode`. Raises ValueError for anything else."""
         name, _, loss = line.partition(" ")
-        return cls(name, Loss.decode(grid, loss))
+        return cls(name, lexicon.decode(grid, loss))
 
 
 @dataclass(frozen=True)

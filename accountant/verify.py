@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from accountant.errors import LedgerCorrupt, UnknownDataset
-from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, TOTALS, WINDOWS, State
+from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, TOTALS, WINDOWS, State
 from accountant.loss import Loss
 from accountant.recount import Finding, Recount, holds_losses, parting
 from accountant.stores import EMPTY_HEAD, Head, Row, Store
@@ -175,13 +175,17 @@ class _Walk:
         return {TOTALS + scope for scope in totals.life} | {WINDOWS + key for key in totals.windows}
 
     def _compare_some(self, names: list[str]) -> None:
-        head, blobs = self.store.load(self.stream, [CONFIG_BLOB, HOLDS_BLOB, *names])
+        head, blobs = self.store.load(self.stream, [CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, *names])
         self._to(head)
         state = self._state()
         ours = state.blobs()
-        fixed = ((CONFIG_BLOB, "configuration", b""), (HOLDS_BLOB, "list of open holds", b"{}"))
+        fixed = (
+            (CONFIG_BLOB, "configuration", b""),
+            (HOLDS_BLOB, "list of open holds", b"{}"),
+            (LEXICON_BLOB, "lexicon", b""),
+        )
         for name, what, absent in fixed:
-            if _bytes(blobs.get(name, absent)) != ours[name]:
+            if _bytes(blobs.get(name, absent)) != ours.get(name, absent):
                 self.report(
                     Finding(self.stream, f"its stored {what} is not what its entries say", scope=name)
                 )
@@ -202,7 +206,8 @@ class _Walk:
             return
         try:
             line = _bytes(blob).decode("ascii")
-            theirs = Loss.decode(grid, line) if life else InWindow.decode(grid, line).loss
+            words = state.lexicon
+            theirs = words.decode(grid, line) if life else InWindow.decode(grid, line, words).loss
         except ValueError as error:
             part(f"its stored totals cannot be read: {error}")
             return
