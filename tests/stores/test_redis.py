@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 import redis_server
+from redis.crc import key_slot
 from redis_server import Server
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 from accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Store, Write, open_store
 from accountant.stores.redis import store as redis_store
+from accountant.stores.redis.keys import StreamKeys
 from accountant.stores.redis.safety import RIGHTS
 
 PASSWORD = "hunter2/@?"
@@ -79,6 +81,19 @@ def test_any_name_of_a_stream_is_a_stream_of_its_own(store: Store) -> None:
         assert store.append([Write(name, EMPTY_HEAD, [NewEntry(f"hash of {n}", b"")])]) == [True]
     assert [store.load(name, [])[0].hash for name in AWKWARD] == [f"hash of {n}" for n in range(len(AWKWARD))]
     assert store.streams("", 100) == sorted(AWKWARD)[1:]
+
+
+def test_all_keys_of_a_stream_share_a_hash_slot() -> None:
+    """In a cluster a script takes the keys of one slot only."""
+    for name in AWKWARD:
+        keys = StreamKeys.of("po", name)
+        assert len({key_slot(key) for key in (*keys.five(), keys.confirmed)}) == 1
+
+
+def test_more_entries_than_one_step_reads_come_whole(store: Store) -> None:
+    store.append([write(1, count=2500)])
+    holds(store, 2500)
+    assert [row.sequence for row in store.entries("d", 100, 2000)] == list(range(101, 2101))
 
 
 def test_a_prefix_of_blobs_is_no_pattern(store: Store) -> None:

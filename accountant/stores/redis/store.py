@@ -23,6 +23,8 @@ from accountant.stores.redis.wire import Argument, ask
 log = logging.getLogger("odometer.stores.redis")
 
 KEYS_PER_SCRIPT: Final = 256
+ROWS_PER_SCRIPT: Final = 1000
+"""These bound how long one step keeps the server from others."""
 LISTED_MAX: Final = 100_000
 """How many stream names a store remembers to have listed; beyond, it starts to remember anew."""
 RECHECK_S: Final = 2.0
@@ -84,17 +86,25 @@ class RedisStore:
         return [result == scripts.DONE for result in results]
 
     def entries(self, stream: str, after: int, limit: int) -> list[Row]:
+        rows: list[Row] = []
         first = max(after, 0) + 1
         with self._doing(f"read the entries of {stream!r}"):
-            if limit <= 0 or first > _NUMBER_MAX:
-                return []
-            sequence, found = self._script(scripts.ENTRIES, stream, f"{first}-0", limit)
-        last = min(parsing.number(stream, sequence), first - 1 + limit)
+            while len(rows) < limit and first < _NUMBER_MAX:
+                size = min(limit - len(rows), ROWS_PER_SCRIPT)
+                page = self._page(stream, first, size)
+                rows += page
+                first += len(page)
+                if len(page) < size:
+                    break
+        return rows
+
+    def _page(self, stream: str, first: int, limit: int) -> list[Row]:
+        sequence, found = self._script(scripts.ENTRIES, stream, f"{first}-0", limit)
         rows = [parsing.row(stream, entry) for entry in found]
-        if [row.sequence for row in rows] != list(range(first, last + 1)):
+        end = parsing.number(stream, sequence)
+        if [row.sequence for row in rows] != list(range(first, min(end, first - 1 + limit) + 1)):
             raise LedgerCorrupt(
-                f"The stream {stream!r} has {int(sequence)} entries, but of those from {first} on "
-                f"not all are there, or there are more"
+                f"The stream {stream!r} has {end} entries, but not all from {first} on are there, or too many"
             )
         return rows
 
