@@ -10,8 +10,8 @@ from accountant.datasets import BudgetEntry, Dataset
 from accountant.entries import FORMATS, canonical, entry_hash
 from accountant.errors import LedgerCorrupt
 from accountant.grid import Grid
-from accountant.limits import Limit
 from accountant.lexicon import Lexicon
+from accountant.limits import Limit
 from accountant.loss import Loss, total
 from accountant.scopes import DATASET_SCOPE, Touched, in_window, shard_stream
 from accountant.stores import EMPTY_HEAD, Head
@@ -55,7 +55,7 @@ class State:
     """The last such history that a person has decided to go on without."""
     shard: int | None = None
     """Which part of a dataset's unit odometers this is."""
-    lexicon: Lexicon = Lexicon()
+    lexicon: Lexicon = field(default_factory=Lexicon)
     """What totals are stored as multiples of: in shards alone."""
 
     @cached_property

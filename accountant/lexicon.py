@@ -1,7 +1,8 @@
 """Totals in a few bytes: most units are charged the same again and again, so most totals are a multiple.
 
-A dataset by unit has a total for each of perhaps ten million units, and each has some fifty coordinates. A
-shard keeps the first losses that its charges had; a total that is exactly a multiple of one is stored as that.
+A dataset by unit has a total for each of perhaps ten million units, and each has some fifty coordinates.
+A shard keeps the first losses that its charges had; a total that is exactly a multiple of one is stored as
+that.
 """
 
 from collections.abc import Iterable

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from accountant.errors import LedgerCorrupt, UnknownDataset
 from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, TOTALS, WINDOWS, State
-from accountant.loss import Loss
 from accountant.recount import Finding, Recount, holds_losses, parting
 from accountant.stores import EMPTY_HEAD, Head, Row, Store
 from accountant.totals import InWindow
