@@ -16,11 +16,13 @@ from typing import Any, Final
 from odometer_client.base import (
     OdometerError,
     OutcomeUnknown,
+    PartlyCharged,
     ProblemError,
     ReplayedCharge,
     UnexpectedAnswer,
     Unreachable,
     UnsupportedPlan,
+    UsedUp,
 )
 '''
 

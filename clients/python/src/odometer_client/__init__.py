@@ -11,7 +11,9 @@ from odometer_client import errors, mechanisms
 from odometer_client.client import Client
 from odometer_client.documents import Check, Dataset, Document, Odometer, Receipt
 from odometer_client.errors import BudgetExceeded, OdometerError, OutcomeUnknown
+from odometer_client.holds import Hold, OpenHold, Settlement
 from odometer_client.mechanism import Mechanism
+from odometer_client.sweeps import Sweep
 
 __all__ = [
     "BudgetExceeded",
@@ -19,11 +21,15 @@ __all__ = [
     "Client",
     "Dataset",
     "Document",
+    "Hold",
     "Mechanism",
     "Odometer",
     "OdometerError",
+    "OpenHold",
     "OutcomeUnknown",
     "Receipt",
+    "Settlement",
+    "Sweep",
     "errors",
     "mechanisms",
 ]

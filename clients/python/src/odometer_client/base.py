@@ -5,13 +5,15 @@ OdometerError
  ├─ OutcomeUnknown       no answer: it may or may not be recorded
  ├─ Unreachable          nothing was sent, so nothing was recorded
  ├─ UnexpectedAnswer     an answer that is not the service's (a proxy's page, a wrong URL)
- ├─ ReplayedCharge       a hook got an old receipt for work that it is about to do now
- └─ UnsupportedPlan      a hook cannot say what the framework is about to release
+ ├─ ReplayedCharge       an old receipt came back for work that is about to be done now
+ ├─ UnsupportedPlan      a hook cannot say what the framework is about to release
+ ├─ PartlyCharged        some shards' units were charged, then one failed; the same key goes on
+ └─ UsedUp               a sweep was asked for more runs than it holds
 
 Whatever of these is raised by a charge: do not release.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -73,7 +75,7 @@ class UnexpectedAnswer(OdometerError):
 
 
 class ReplayedCharge(OdometerError):
-    """A hook's new key was answered with an old receipt, so this work is not paid for.
+    """A new key was answered with an old receipt, so this work is not paid for.
 
     It means that two processes use the same keys. Give each run its own `run_id`.
     """
@@ -81,3 +83,24 @@ class ReplayedCharge(OdometerError):
 
 class UnsupportedPlan(OdometerError):
     """What the framework would release has no honest description here, so nothing was charged or released."""
+
+
+class PartlyCharged(OdometerError):
+    """Of the units of one call those of some shards were charged, and then one shard's were not.
+
+    Release nothing, except of `units`: those are charged for certain, by `receipts`. Ask again with the
+    same `key` and the same units: what was charged is not charged twice. `__cause__` is what went wrong.
+    """
+
+    def __init__(self, detail: str, key: str, receipts: Sequence[Any], units: Sequence[str]) -> None:
+        super().__init__(detail)
+        self.key = key
+        self.receipts = list(receipts)
+        self.units = list(units)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.detail, self.key, self.receipts, self.units)
+
+
+class UsedUp(OdometerError):
+    """All the runs that were held have started: this one is not paid for and must not run."""

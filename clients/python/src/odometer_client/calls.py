@@ -17,8 +17,9 @@ LONGEST_WAIT_S: Final = 2.0
 LONGEST_RETRY_AFTER_S: Final = 10.0
 _GATEWAY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
 
-Repeat = Literal["safe", "with key", "never"]
-"""Whether the same request may be sent again: it changes nothing; its key makes it so; it may not."""
+Repeat = Literal["safe", "with key", "once", "never"]
+"""Whether the same request may be sent again: it changes nothing; its key makes it so; doing it twice is
+doing it once; it may not."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,11 @@ class Call:
             return Unreachable(f"The service could not be reached. {what}. Is the URL right, is it running?")
         if self.request.repeat == "safe":
             return Unreachable(f"The service did not answer. {what}.")
-        how = (
-            f"Release nothing; ask again with the same key {self.request.key!r}"
-            if self.request.key
-            else "Look whether it took effect before you do it again"
-        )
+        how = "Look whether it took effect before you do it again"
+        if self.request.repeat == "once":
+            how = "Ask again: doing it twice is the same as once"
+        elif self.request.key:
+            how = f"Release nothing; ask again with the same key {self.request.key!r}"
         return OutcomeUnknown(f"It is not known whether this was recorded. {what}. {how}.", self.request.key)
 
 
@@ -136,7 +137,11 @@ def _error(answer: Answer) -> OdometerError:
 
 
 def _may_pass(answer: Answer, error: OdometerError) -> bool:
-    """Whether the same request may succeed later by itself."""
+    """Whether the same request may succeed in a moment, by itself.
+
+    A refusal is an answer, also that of a budget which renews at midnight and so says that it is retryable.
+    """
     if isinstance(error, ProblemError):
-        return bool(error.problem.get("retryable", error.retryable))
+        passing = answer.status == 429 or answer.status >= 500
+        return passing and bool(error.problem.get("retryable", error.retryable))
     return answer.status in _GATEWAY_STATUSES

@@ -98,7 +98,17 @@ class Check(Document):
 
 
 class Odometer(Document):
-    """The readings of a dataset, each with what it means and under which condition it holds."""
+    """The readings of a dataset or of one of its scopes, each with what it means and when it holds."""
+
+    @property
+    def scope(self) -> str:
+        """Whose odometer this is."""
+        return str(self["scope"])
+
+    @property
+    def held(self) -> dict[str, float | None]:
+        """What open holds come to: part of the readings, and given back as far as it is not used."""
+        return dict(self["held"])
 
     @property
     def readings(self) -> list[dict[str, Any]]:
@@ -120,11 +130,19 @@ class Dataset(Document):
         return str(self["name"])
 
     @property
+    def problem(self) -> dict[str, Any] | None:
+        """In a list of datasets: why this one cannot be read (`type`, `title`, `detail`), and nothing else."""
+        return self.get("problem")
+
+    @property
     def adjacency(self) -> str:
         """When two datasets are neighbours: "add_remove", "replace_one" or "zero_out"."""
         return str(self["adjacency"])
 
     @property
     def budgets(self) -> list[dict[str, Any]]:
-        """Per budget its definition and `limit`, `spent`, `left`, `used`, `etag`."""
+        """Per budget its definition and `limit`, `spent`, `left`, `used`, `etag`.
+
+        Of a budget that each of many scopes has, `spent`, `left` and `used` are None.
+        """
         return list(self["budgets"])

@@ -1,6 +1,7 @@
 """The ledger inside this process, without a server. Needs the package `privacy-odometer`, imported late.
 
-Whoever may open the ledger's file may do everything: there are no API keys. All charges are of one principal.
+Whoever may open the ledger may do everything: there are no API keys. Charges are of one principal, or of
+the one that they name.
 """
 
 import os
@@ -11,9 +12,11 @@ from odometer_client.calls import Answer, Request
 from odometer_client.errors import BY_CODE, ProblemError
 
 if TYPE_CHECKING:
+    from accountant.commands import Caller
     from accountant.service import Accountant
 
 PRINCIPAL: Final = "embedded"
+_ME: Final = {"key": None, "role": "admin", "principal": PRINCIPAL, "team": None, "acts_for": ["*"]}
 _NO_KEYS: Final = {
     "type": "/problems/not-found",
     "title": "There is nothing here",
@@ -27,20 +30,24 @@ class EmbeddedTransport:
     """Takes requests to an `Accountant` over a store that this process opens.
 
     Args:
-        url: `sqlite:///relative/path`, `sqlite:////absolute/path` or `memory://`.
+        url: `sqlite:///relative/path`, `sqlite:////absolute/path`, `redis://host:port` and its like, or
+            `memory://`.
     """
 
     def __init__(self, url: str) -> None:
         try:
+            from accountant.commands import Caller
             from accountant.errors import OdometerError
             from accountant.service import Accountant
         except ImportError as error:
             raise ImportError(
-                f"A ledger at {url!r} needs the package privacy-odometer in this environment (pip install "
-                "privacy-odometer), and no other package named `accountant`. To ask a service, give http://..."
+                f"A ledger at {url.partition('://')[0]}://… needs the package privacy-odometer in this "
+                "environment (pip install privacy-odometer), and no other package named `accountant`. To ask "
+                "a service, give http://..."
             ) from error
         self._process = os.getpid()
         self._refusals = OdometerError
+        self._caller = Caller(PRINCIPAL, acts_for=frozenset({"*"}), admin=True)
         try:
             self._accountant = Accountant.open(url)
         except OdometerError as error:
@@ -51,6 +58,8 @@ class EmbeddedTransport:
         if os.getpid() != self._process:
             raise RuntimeError("this ledger was opened before a fork: open one in each process")
         try:
+            if request.operation in _CALLS:
+                return _CALLS[request.operation](self._accountant, request, self._caller)
             return _OPERATIONS[request.operation](self._accountant, request)
         except self._refusals as error:
             return Answer(error.status, error.problem())
@@ -59,9 +68,19 @@ class EmbeddedTransport:
         self._accountant.close()
 
 
-def _charge(accountant: "Accountant", request: Request) -> Answer:
-    receipt, replayed = accountant.charge(_dataset(request), _body(request), request.key, PRINCIPAL)
+def _charge(accountant: "Accountant", request: Request, caller: "Caller") -> Answer:
+    receipt, replayed = accountant.charge(_dataset(request), _body(request), request.key, caller)
     return Answer(200 if replayed else 201, receipt)
+
+
+def _hold(accountant: "Accountant", request: Request, caller: "Caller") -> Answer:
+    receipt, replayed = accountant.hold(_dataset(request), _body(request), request.key, caller)
+    return Answer(200 if replayed else 201, receipt)
+
+
+def _settle(accountant: "Accountant", request: Request, caller: "Caller") -> Answer:
+    hold = str(request.arguments["hold"])
+    return Answer(200, accountant.settle(_dataset(request), hold, _body(request), caller)[0])
 
 
 def _page(read: Callable[..., Any], request: Request, *names: str) -> Answer:
@@ -77,9 +96,20 @@ def _body(request: Request) -> Mapping[str, Any]:
     return request.body or {}
 
 
-_OPERATIONS: Final[dict[str, Callable[["Accountant", Request], Answer]]] = {
+_CALLS: Final[dict[str, Callable[["Accountant", Request, "Caller"], Answer]]] = {
     "charge": _charge,
-    "check": lambda it, request: Answer(200, it.check(_dataset(request), _body(request))),
+    "hold": _hold,
+    "settle": _settle,
+    "check": lambda it, request, caller: Answer(200, it.check(_dataset(request), _body(request), caller)),
+}
+"""What depends on who asks."""
+_OPERATIONS: Final[dict[str, Callable[["Accountant", Request], Answer]]] = {
+    "holds": lambda it, request: Answer(200, it.holds(_dataset(request))),
+    "scopes": lambda it, request: _page(it.scopes, request, _dataset(request)),
+    "add_partitions": lambda it, request: Answer(
+        200, it.add_partitions(_dataset(request), _body(request), PRINCIPAL)
+    ),
+    "unfreeze": lambda it, request: Answer(200, it.unfreeze(_dataset(request), _body(request), PRINCIPAL)),
     "odometer": lambda it, request: Answer(200, it.odometer(_dataset(request), **request.query)),  # type: ignore[arg-type]
     "create_dataset": lambda it, request: Answer(201, it.create_dataset(_body(request), PRINCIPAL)),
     "datasets": lambda it, request: _page(it.datasets, request),
@@ -102,6 +132,6 @@ _OPERATIONS: Final[dict[str, Callable[["Accountant", Request], Answer]]] = {
     "create_key": lambda it, request: Answer(404, _NO_KEYS),  # noqa: ARG005
     "keys": lambda it, request: Answer(404, _NO_KEYS),  # noqa: ARG005
     "revoke_key": lambda it, request: Answer(404, _NO_KEYS),  # noqa: ARG005
-    "me": lambda it, request: Answer(200, {"key": None, "role": "admin", "principal": PRINCIPAL}),  # noqa: ARG005
+    "me": lambda it, request: Answer(200, _ME),  # noqa: ARG005
 }
 """What each operation of the client is here."""

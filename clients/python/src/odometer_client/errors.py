@@ -8,11 +8,13 @@ from typing import Any, Final
 from odometer_client.base import (
     OdometerError,
     OutcomeUnknown,
+    PartlyCharged,
     ProblemError,
     ReplayedCharge,
     UnexpectedAnswer,
     Unreachable,
     UnsupportedPlan,
+    UsedUp,
 )
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "PartitionExists",
+    "PartlyCharged",
     "ProblemError",
     "ReplayedCharge",
     "SeveralShards",
@@ -56,6 +59,7 @@ __all__ = [
     "Unreachable",
     "UnsupportedPlan",
     "Unsure",
+    "UsedUp",
 ]
 
 

@@ -1,0 +1,122 @@
+"""What every part of the client stands on: a transport, and each call through all its tries."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from odometer_client.calls import Call, Done, Repeat, Request, TransportFailure
+from odometer_client.transport import HttpTransport, Transport
+
+LEDGERS: Final = ("sqlite", "memory", "redis", "rediss", "redis+sentinel", "redis+cluster")
+"""Schemes of URLs that name a ledger rather than a service."""
+
+
+class Connection:
+    """Sends the requests of one service, or of an embedded ledger. Thread-safe."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout_s: float = 10.0,
+        attempts: int = 5,
+        http_transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        if not 1 <= attempts <= 100:
+            raise ValueError(f"attempts is {attempts}: give 1 to 100")
+        if not timeout_s > 0:
+            raise ValueError(f"timeout_s is {timeout_s}: give seconds above 0")
+        self.url = url
+        self._attempts = attempts
+        self._transport = _transport(url, key, timeout_s, http_transport)
+        self._sleep: Callable[[float], None] = time.sleep
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # a copy of a model or a configuration still talks through the same connections
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "A Client holds connections and a key and is not pickled. "
+            "Make one in each process: pass the URL, and the key by the environment."
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({without_password(self.url)!r})"
+
+    def _get(
+        self,
+        operation: str,
+        path: str,
+        arguments: Mapping[str, Any],
+        query: Mapping[str, str | int | float | None] | None = None,
+    ) -> Any:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return self._run(operation, "GET", path, "safe", arguments=arguments, query=given).document
+
+    def _pages(
+        self,
+        operation: str,
+        path: str,
+        arguments: Mapping[str, Any],
+        after: Any = None,
+        limit: Any = None,
+        **query: str,
+    ) -> Iterator[Any]:
+        while True:
+            page = self._get(operation, path, arguments, {**query, "after": after, "limit": limit})
+            yield from page["items"]
+            after = page.get("next")
+            if after is None:
+                return
+
+    def _run(self, operation: str, method: str, path: str, repeat: Repeat, **parts: Any) -> Done:
+        call = Call(Request(operation, method, path, repeat, **parts), self._attempts)
+        while True:
+            try:
+                step = call.answered(self._transport.send(call.request))
+            except TransportFailure as failure:
+                step = call.failed(failure)
+            if isinstance(step, Done):
+                return step
+            self._sleep(step.seconds)
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown: who signs in, and with what, left out."""
+    if "@" not in url:
+        return url
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"…@{parts.netloc.rpartition('@')[2]}").geturl()
+
+
+def _transport(
+    url: str, key: str | None, timeout_s: float, http_transport: httpx.BaseTransport | None
+) -> Transport:
+    scheme = url.partition("://")[0].lower()
+    if scheme in ("http", "https"):
+        return HttpTransport(url, key, timeout_s, http_transport)
+    if scheme in LEDGERS:
+        from odometer_client.embedded import EmbeddedTransport
+
+        return EmbeddedTransport(url)
+    raise ValueError(
+        f"{without_password(url)!r} is no URL of a service or ledger: give http://host:port, https://host, "
+        "sqlite:///path/to/ledger.sqlite, redis://host:6379 or memory://"
+    )

@@ -1,0 +1,88 @@
+"""The part of the client that looks and changes nothing."""
+
+from collections.abc import Iterator
+from typing import Any, Unpack
+
+from odometer_client.bodies import About, Charges, charge_body, segment
+from odometer_client.connection import Connection
+from odometer_client.documents import Check, Dataset, Document, Odometer
+
+
+class Reading(Connection):
+    """Reads datasets, odometers and ledgers (role reader)."""
+
+    def check(
+        self,
+        dataset: str,
+        mechanism: Charges,
+        count: int | None = None,
+        **about: Unpack[About],
+    ) -> Check:
+        """Whether a charge would fit now, and what would fit instead. Charges nothing, promises nothing."""
+        body = charge_body(mechanism, count, **about)
+        path = f"/v1/datasets/{segment(dataset)}/checks"
+        return Check(
+            self._run("check", "POST", path, "safe", arguments={"dataset": dataset}, body=body).document
+        )
+
+    def odometer(self, dataset: str, delta: float | None = None, *, scope: str | None = None) -> Odometer:
+        """The readings of a dataset, at `delta` (0 < delta < 1; left out: the dataset's own).
+
+        `scope`: whose odometer: "partition/eu", "unit/u1", "principal/p_1", "team/ads", "group/sweep";
+        left out, the dataset's as a whole.
+        """
+        path = f"/v1/datasets/{segment(dataset)}/odometer"
+        return Odometer(self._get("odometer", path, {"dataset": dataset}, {"delta": delta, "scope": scope}))
+
+    def scopes(self, dataset: str, kind: str, *, limit: int = 100) -> Iterator[Document]:
+        """Every "principal", "team", "group", "partition" or "mechanism" that was charged, by name.
+
+        Each with what it has lost; read in pages of `limit` (1 to 1000).
+        """
+        path = f"/v1/datasets/{segment(dataset)}/scopes"
+        found = self._pages("scopes", path, {"dataset": dataset}, limit=limit, kind=kind)
+        return (Document(item) for item in found)
+
+    def datasets(self) -> Iterator[Dataset]:
+        """Every dataset, page by page."""
+        return (Dataset(item) for item in self._pages("datasets", "/v1/datasets", {}))
+
+    def dataset(self, name: str) -> Dataset:
+        """One dataset with the state of its budgets."""
+        return Dataset(self._get("dataset", f"/v1/datasets/{segment(name)}", {"dataset": name}))
+
+    def ledger(self, name: str, after: int = 0, *, limit: int = 1000) -> Iterator[Document]:
+        """The entries after sequence number `after`, oldest first, read in pages of `limit` (1 to 1000)."""
+        path = f"/v1/datasets/{segment(name)}/ledger"
+        return (Document(item) for item in self._pages("ledger", path, {"dataset": name}, after, limit))
+
+    def history(self, dataset: str, points: int = 200) -> list[dict[str, Any]]:
+        """The loss over the ledger, down-sampled by the service to at most `points`."""
+        path = f"/v1/datasets/{segment(dataset)}/history"
+        return list(self._get("history", path, {"dataset": dataset}, {"points": points})["points"])
+
+    def spend(self, dataset: str) -> Document:
+        """What each principal and each kind of mechanism spent."""
+        return Document(self._get("spend", f"/v1/datasets/{segment(dataset)}/spend", {"dataset": dataset}))
+
+    def mechanisms(self) -> list[dict[str, Any]]:
+        """What can be charged: kind, parameters, formula, source, where it is valid, examples."""
+        return list(self._pages("mechanisms", "/v1/mechanisms", {}))
+
+    def convert(
+        self,
+        mechanism: Charges,
+        count: int | None = None,
+        *,
+        delta: float | None = None,
+        epsilon: float | None = None,
+        adjacency: str | None = None,
+    ) -> Document:
+        """What a plan would cost on no dataset at all: give `delta` to read epsilon, or the other way."""
+        body = charge_body(mechanism, count, adjacency=adjacency)
+        body |= {name: value for name, value in (("delta", delta), ("epsilon", epsilon)) if value is not None}
+        return Document(self._run("convert", "POST", "/v1/convert", "safe", body=body).document)
+
+    def me(self) -> Document:
+        """Who this client's key says you are: key, role, principal, team, whom it may act for."""
+        return Document(self._get("me", "/v1/me", {}))
