@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-import chaos
 import pytest
+import striking
 
 STRIKES = 3
 
 
-@pytest.mark.parametrize("kind", chaos.KINDS)
+@pytest.mark.parametrize("kind", striking.KINDS)
 def test_no_fault_breaks_a_promise(kind: str, tmp_path: Path) -> None:
-    with chaos.world(tmp_path, seed=sorted(chaos.KINDS).index(kind)) as world:
+    with striking.world(tmp_path, seed=sorted(striking.KINDS).index(kind)) as world:
         with world.load(seed=1):
             for _ in range(STRIKES):
                 world.wait(world.chance.uniform(0.1, 0.4))

@@ -16,6 +16,7 @@ from typing import Any
 
 from accountant.entries import timestamp
 from accountant.ledger import TOTALS, State, apply
+from accountant.reading import load_state
 from accountant.stores import Row, Store
 from accountant.verify import all_streams, verify
 
@@ -24,6 +25,17 @@ RHO_EACH = 0.5
 PAGE = 1000
 LATE_S = 20.0
 """How long before an entry's time the state before it may have been judged on at most: pauses are shorter."""
+FAULTS = (
+    "lost",
+    "doubled",
+    "overshot",
+    "misfolded",
+    "unverified",
+    "wrong",
+    "unresolved",
+    "frozen",
+)
+"""What an examination may find."""
 UNSURE_CODES = ("store-unavailable", "overloaded")
 """What a 503 may say while nothing is lost."""
 
@@ -130,17 +142,7 @@ class Findings:
 
     def faults(self) -> dict[str, list[str]]:
         """What is off, by kind."""
-        names = (
-            "lost",
-            "doubled",
-            "overshot",
-            "misfolded",
-            "unverified",
-            "wrong",
-            "unresolved",
-            "frozen",
-        )
-        return {name: found for name in names if (found := getattr(self, name))}
+        return {name: found for name in FAULTS if (found := getattr(self, name))}
 
 
 @dataclass
@@ -194,7 +196,7 @@ class _Walk:
                 self.findings.overshot.append(f"{self.stream} {scope}: {total} of {self.dataset.cap}")
 
     def _capped(self, scopes: tuple[str, ...]) -> tuple[str, ...]:
-        """The scopes with a cap that a charge on `scopes` counts in: one on everybody counts in every part."""
+        """The scopes with a cap that a charge counts in: one on everybody counts in every part."""
         parts = self.dataset.document.get("partitions")
         return tuple(parts) if parts and scopes == ("dataset",) else scopes
 
@@ -222,10 +224,8 @@ class _Walk:
         """The stored totals are what the entries fold to."""
         state = self.state
         assert state is not None
-        names = [TOTALS + scope for scope in state.totals.life]
-        head, blobs = store.load(self.stream, names)
-        folded = {TOTALS + scope: loss.encode().encode() for scope, loss in state.totals.life.items()}
-        if head != state.head or blobs != folded:
+        stored = load_state(store, self.stream, [TOTALS + scope for scope in state.totals.life])
+        if stored is None or (stored.head, stored.totals.life) != (state.head, state.totals.life):
             self.findings.misfolded.append(self.stream)
         if state.frozen is not None:
             self.findings.frozen.append(self.stream)
@@ -269,9 +269,8 @@ def _hold_against(promises: Promises, walks: Mapping[str, list[_Walk]], findings
     findings.doubled = [f"{name}: {len(rows)} entries" for name, rows in found.items() if len(rows) > 1]
     refused = {refusal.ask.name for refusal in promises.refused}
     for name, (ask, receipt) in promises.acked.items():
-        here = [
-            walk for walk, row in found[name] if (row.sequence, row.hash) == (receipt["sequence"], receipt["hash"])
-        ]
+        told = receipt["sequence"], receipt["hash"]
+        here = [walk for walk, row in found[name] if (row.sequence, row.hash) == told]
         if not here:
             findings.lost.append(f"{name}: entry {receipt['sequence']}")
         elif ask.key is None and here[0].used[str(receipt["sequence"])] != [ask.body["used"]]:

@@ -68,7 +68,7 @@ class Proxy:
             self._cut[direction] = after_bytes
 
     def lose_reply(self, mark: bytes, late_s: float = 0.0) -> None:
-        """Bring the next request with `mark` in it to the server, `late_s` later; its sender is cut off now."""
+        """Cut off the sender of the next request with `mark` in it, and deliver that `late_s` later."""
         with self._lock:
             self._marked = (mark, late_s)
 

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis_server
-from promises import Dataset, Findings, Promises, examine
+from promises import FAULTS, Dataset, Findings, Promises, examine
 from proxy import REPLIES, REQUESTS, Proxy
 from restarting import Service
 from workload import Load, datasets, open_all
 
 from accountant.stores import open_store
 from accountant.stores.redis import scripts
+
+__all__ = ["FAULTS", "KINDS", "Findings", "World", "world"]
 
 TIMEOUT_S = 0.5
 """What the services wait for Redis: some pauses are longer, some shorter."""
@@ -61,7 +63,9 @@ class World:
 
 
 @contextlib.contextmanager
-def world(folder: Path, seed: int, some: Sequence[Dataset] | None = None, services: int = 2) -> Iterator[World]:
+def world(
+    folder: Path, seed: int, some: Sequence[Dataset] | None = None, services: int = 2
+) -> Iterator[World]:
     """All up, and every dataset opened."""
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(redis_server.server(folder / "redis"))

@@ -1,4 +1,4 @@
-"""Callers that charge, hold and settle on several services, and ask again with the same key until it is sure."""
+"""Callers that charge, hold and settle on several services, and ask again until they are sure."""
 
 import contextlib
 import http.client
@@ -50,12 +50,21 @@ def datasets(small: Sequence[int], parts: int, units: int, tight: int) -> list[D
         Dataset("tight", _document("tight", tight), tight),
         Dataset("parts", _document("parts", parts, "partition/*", **by_part), parts),
         Dataset("units", _document("units", units, "unit/*", **by_unit), units),
-        *(Dataset(f"small-{place}", _document(f"small-{place}", cap), cap) for place, cap in enumerate(small)),
+        *(
+            Dataset(f"small-{place}", _document(f"small-{place}", cap), cap)
+            for place, cap in enumerate(small)
+        ),
     ]
 
 
 def ask_once(
-    url: str, token: str, method: str, path: str, body: Any = None, key: str | None = None, timeout_s: float = 15
+    url: str,
+    token: str,
+    method: str,
+    path: str,
+    body: Any = None,
+    key: str | None = None,
+    timeout_s: float = 15,
 ) -> tuple[int, dict[str, Any]]:
     """One request on a connection of its own. Raises one of `LOST` when there is no whole answer."""
     http_ = _connect(url, timeout_s)
