@@ -6,13 +6,12 @@ of single releases are taken as they are: tests/laws holds them to the truth.
 
 import itertools
 import json
-import math
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
+from auditor import Document, Sum, allows
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -27,8 +26,8 @@ from accountant.errors import (
     NotValidUnderAdjacency,
     OdometerError,
 )
-from accountant.grid import DELTA_UNIT, GRID_V1, NAT_UNIT
-from accountant.ledger import fold
+from accountant.grid import GRID_V1, NAT_UNIT
+from accountant.ledger import fold, scope_blob
 from accountant.mechanisms import ANY_MECHANISM
 from accountant.mechanisms.base import thawed
 from accountant.reading import load_state
@@ -36,34 +35,7 @@ from accountant.rounding import decimal
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 
-Document = dict[str, Any]
-UNITS = [NAT_UNIT] * (GRID_V1.size - 1) + [DELTA_UNIT]
-STEPS = np.array([float(order) for order in GRID_V1.exact_orders]) - 1
-MARGIN = 1e-7
-"""Nearer to the limit than this (in log delta), a naive maximum does not tell."""
-
-
 # -- the auditor ------------------------------------------------------------------------------------------
-
-
-class Sum:
-    """Per coordinate an exact number of units, and how many contributions had no bound."""
-
-    def __init__(self) -> None:
-        self.units = [0] * GRID_V1.size
-        self.unbounded = [0] * GRID_V1.size
-
-    def add(self, mechanism: Document, count: int) -> None:
-        amounts = ANY_MECHANISM.validate_python(mechanism).curve(GRID_V1).amounts
-        for place, (amount, unit) in enumerate(zip(amounts, UNITS, strict=True)):
-            if amount is None:
-                self.unbounded[place] += count
-            else:
-                self.units[place] += math.ceil(count * amount / unit)
-
-    def encoded(self) -> str:
-        marks = " ".join(f"{place}:{count}" for place, count in enumerate(self.unbounded) if count)
-        return " ".join(map(str, self.units)) + "|" + marks
 
 
 class Auditor:
@@ -103,62 +75,11 @@ class Auditor:
     def refusing(self, charges: list[Document]) -> tuple[set[str], set[str]]:
         """The budgets that must refuse, and those too near to tell."""
         after = self.after(charges)
-        verdicts = {name: _allows(entry, after) for name, entry in self.budgets.items()}
+        verdicts = {name: allows(entry, after) for name, entry in self.budgets.items()}
         return (
             {name for name, verdict in verdicts.items() if verdict is False},
             {name for name, verdict in verdicts.items() if verdict is None},
         )
-
-
-def _allows(entry: Document, after: Sum) -> bool | None:
-    budget, grid = entry["budget"], GRID_V1
-    if budget["kind"] == "approximate":
-        return _approximate(entry, after)
-    if after.units[grid.delta] or after.unbounded[grid.delta]:
-        return False
-    place, limit = {
-        "pure": lambda: (grid.pure, Fraction(budget["epsilon"])),
-        "zcdp": lambda: (grid.rho, Fraction(budget["rho"])),
-        "gdp": lambda: (grid.mu_squared, Fraction(budget["mu"]) ** 2),
-        "renyi": lambda: (_order(Fraction(budget["order"])), Fraction(budget["epsilon"])),
-    }[budget["kind"]]()
-    return not after.unbounded[place] and after.units[place] * NAT_UNIT <= limit
-
-
-def _order(order: Fraction) -> int:
-    return next(place for place, known in enumerate(GRID_V1.exact_orders) if known >= order)
-
-
-def _approximate(entry: Document, after: Sum) -> bool | None:
-    budget, fixed, grid = entry["budget"], entry["fixed"], GRID_V1
-    delta_add = after.units[grid.delta] * DELTA_UNIT
-    if after.unbounded[grid.delta] or delta_add * 10**18 > int(fixed["delta_add"]):
-        return False
-    epsilon = Fraction(budget["epsilon"])
-    if not after.unbounded[grid.pure] and after.units[grid.pure] * NAT_UNIT <= epsilon:
-        return True
-    losses = np.array([units * 1e-12 for units in after.units[: grid.n_orders]], dtype=float)
-    losses[np.array(after.unbounded[: grid.n_orders]) > 0] = np.inf
-    weights = np.array(fixed["weights"], dtype=float) / 1e18
-    terms = np.log(weights) + STEPS * (float(epsilon) - losses)
-    excess = _naive_maximum(terms) - math.log(float(fixed["delta_mix"]))
-    return None if abs(excess) < MARGIN else excess < 0
-
-
-def _naive_maximum(terms: Any) -> float:
-    """Log max over x of (1 - e^-x) / sum exp(terms + steps x), by looking at many x, then closer."""
-    low, high, best = 1e-6, 5.0, -math.inf
-    for _ in range(5):
-        x = np.geomspace(low, high, 60)
-        exponents = terms[:, None] + STEPS[:, None] * x
-        top = exponents.max(axis=0)
-        if not np.isfinite(top).all():
-            return math.inf
-        values = np.log(-np.expm1(-x)) - top - np.log(np.exp(exponents - top).sum(axis=0))
-        place = int(values.argmax())
-        best = max(best, float(values[place]))
-        low, high = float(x[max(place - 1, 0)]), float(x[min(place + 1, 59)])
-    return best
 
 
 # -- what can be asked -----------------------------------------------------------------------------------
@@ -387,7 +308,8 @@ class LedgerMachine(RuleBasedStateMachine):
         rows = self.store.entries("d", 0, 10_000)
         auditor = Auditor([row.body for row in rows])
         scopes = ["dataset", *(scope for scope in auditor.sums if scope != "dataset")]
-        live, folded = load_state(self.store, "d", scopes), fold((row.hash, row.body) for row in rows)
+        live = load_state(self.store, "d", [scope_blob(scope) for scope in scopes])
+        folded = fold((row.hash, row.body) for row in rows)
         assert live is not None
         assert folded is not None
         for scope in scopes:
