@@ -44,6 +44,11 @@ class Counts:
         with self._lock:
             self._frozen.discard(stream)
 
+    def frozen_streams(self) -> list[str]:
+        """Which streams are frozen as far as this process knows. For any thread."""
+        with self._lock:
+            return list(self._frozen)
+
     @property
     def frozen(self) -> int:
         """How many streams are frozen as far as this process knows."""

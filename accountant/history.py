@@ -9,7 +9,8 @@ from accountant.advice import finite
 from accountant.ledger import CHECKPOINT_EVERY, State, scope_blob
 from accountant.loss import Loss
 from accountant.odometer import fixed_plan
-from accountant.reading import count_entry
+from accountant.reading import count_entry, with_blobs
+from accountant.receipts import left_of
 from accountant.rules import if_stopped_now
 from accountant.stores import Row, Store
 
@@ -126,23 +127,33 @@ def _scopes(
         yield name, note, {"epsilon": epsilon, "rho": shown["rho"], "delta": shown["delta"]}
 
 
-def scopes(store: Store, state: State, kind: str, after: str, limit: int) -> dict[str, Any]:
-    """One page of the scopes of a kind that were ever charged, by name."""
+def scopes(store: Store, state: State, kind: str, after: str, limit: int, now: str) -> dict[str, Any] | None:
+    """One page of the scopes of a kind that were ever charged, by name; None when the stream moved on.
+
+    Each with the budget that it has used most of, and every budget that it has.
+    """
     prefix = scope_blob(f"{kind}/")
     blobs = store.blobs(state.dataset.name, prefix, prefix + after if after else "", limit + 1)
-    grid, delta = state.dataset.grid, float(state.dataset.delta)
+    names = [name.removeprefix(scope_blob("")) for name, _ in blobs[:limit]]
+    ready = with_blobs(store, state, state.blob_names(names))
+    if ready is None:
+        return None
+    delta, time = float(state.dataset.delta), max(state.time, now)
     items = []
-    for name, blob in blobs[:limit]:
-        loss = Loss.decode(grid, blob.decode("ascii"))
+    for name in names:
+        loss = ready.totals.of(name)
         if kind == "partition":
-            loss = state.spent.plus(loss)
+            loss = ready.spent.plus(loss)
+        left = left_of(ready, name, time)
         reading = if_stopped_now(loss, state.dataset.mixture, int(state.dataset.delta_add))
         items.append(
             {
-                "scope": name.removeprefix(scope_blob("")),
+                "scope": name,
                 "if_stopped_now": finite(reading),
                 "delta": delta,
                 "totals": odometer.loss_document(loss),
+                "tightest": max(left, key=lambda one: one["used"], default=None),
+                "budgets": len(left),
             }
         )
     last = blobs[limit - 1][0].removeprefix(prefix) if len(blobs) > limit else None

@@ -8,7 +8,7 @@ from accountant import odometer
 from accountant.budgets import Charge
 from accountant.errors import StoreUnavailable
 from accountant.grid import Grid
-from accountant.ledger import State, entry_losses, open_holds, touched_by
+from accountant.ledger import State, entry_losses, open_holds, refund, touched_by
 from accountant.loss import Loss, total
 from accountant.mechanisms.base import thawed
 from accountant.requests import hold_id
@@ -58,6 +58,18 @@ def held(store: Store, state: State, scope: str | None, now: str) -> Loss:
         if scope in (None, DATASET_SCOPE) or scope in touched_by(entry).scopes(state.composition):
             lost = lost.plus(total(grid, entry_losses(grid, entry)))
     return lost
+
+
+def unused(store: Store, state: State, now: str) -> State:
+    """The state as it would be if every open hold were settled for nothing: of the counts in view alone."""
+    totals = state.totals
+    for _, _, entry in _open(store, state, now):
+        nothing = [Loss.zero(totals.grid)] * len(entry["losses"])
+        taken = refund(totals.grid, entry, nothing, state.composition)
+        mine = {scope: loss for scope, loss in taken.items() if totals.complete or scope in totals.life}
+        counted = {key: name for key, name in entry["windows"].items() if key.rpartition("@")[0] in mine}
+        totals = totals.minus(mine, counted)
+    return state.moved(state.head, state.time, totals)
 
 
 def _open(store: Store, state: State, now: str) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -12,7 +12,7 @@ from accountant.limits import Limit
 from accountant.loss import Loss
 from accountant.odometer import loss_document
 from accountant.rules import Left
-from accountant.scopes import Touched
+from accountant.scopes import DATASET_SCOPE, EACH, Touched, split
 
 
 def fragment(prepared: Prepared) -> str:
@@ -35,6 +35,19 @@ def left(state: State, touched: Touched, time: str, extra: Loss | None = None) -
     found = []
     for limit, scope, spent in _tightest(state, touched, time, extra):
         found.append(json.loads(_left_json(limit, scope, limit.rule.left_of_limit(spent), time)))
+    return found
+
+
+def left_of(state: State, scope: str, time: str) -> list[dict[str, Any]]:
+    """What is left of each budget that one scope has (not the whole dataset), in the budget's parameter."""
+    kind, name = split(scope)
+    parted = kind == "partition"  # whose units have lost what the whole dataset has lost, too
+    kinds, scopes = ((kind, "dataset"), (DATASET_SCOPE, scope)) if parted else ((kind,), (scope,))
+    found = []
+    for limit in state.limits:
+        if limit.kind in kinds and limit.name in ("", EACH, name):
+            left = limit.rule.left_of_limit(limit.count(state.totals, scopes, time))
+            found.append(json.loads(_left_json(limit, scope, left, time)))
     return found
 
 

@@ -37,6 +37,8 @@ from accountant.errors import (
     BudgetExceeded,
     IfMatchRequired,
     InvalidRequest,
+    LedgerCorrupt,
+    LedgerRolledBack,
     NotFrozen,
     OdometerError,
     StoreUnavailable,
@@ -120,12 +122,23 @@ class Accountant:
         return self._dataset_document(self.state(name))
 
     def datasets(self, after: str = "", limit: int = 100) -> dict[str, Any]:
-        names = [name for name in self.store.streams(after, page_limit(limit) + 1) if is_slug(name)]
+        """One page by name. A dataset that cannot be read is listed with its problem: it hides no other."""
+        stored = self.store.streams(after, page_limit(limit) + 1)
+        # A ledger that was there and is gone altogether is listed too, with its problem.
+        seen = [name for name in self.teller.streams() if name > after]
+        names = sorted({name for name in (*stored, *seen) if is_slug(name)})
         shown = names[:limit]
         return {
-            "items": [self.dataset(name) for name in shown],
+            "items": [self._listed(name) for name in shown],
             "next": shown[-1] if len(names) > limit else None,
         }
+
+    def _listed(self, name: str) -> dict[str, Any]:
+        try:
+            return self.dataset(name)
+        except (LedgerCorrupt, LedgerRolledBack) as error:
+            problem = error.problem()
+            return {"name": name, "problem": {part: problem[part] for part in ("type", "title", "detail")}}
 
     def budgets(self, name: str) -> dict[str, Any]:
         return {"items": self.dataset(name)["budgets"], "next": None}
@@ -382,7 +395,8 @@ class Accountant:
                 errors=[{"field": "delta", "message": "must be above 0 and below 1"}],
             )
         state, spent = self._scope(name, scope)
-        held = holding.held(self.store, state, scope, max(state.time, self.clock()))
+        now = max(state.time, self.clock())
+        held = holding.held(self.store, state, scope, now)
         return {
             "dataset": name,
             "scope": scope or "dataset",
@@ -392,8 +406,18 @@ class Accountant:
             "readings": [reading.document() for reading in odometer.readings(state, spent, delta)],
             "totals": odometer.loss_document(spent),
             "held": odometer.loss_document(held),
-            "budgets": self._budget_states(state),
+            "budgets": self._with_held(state, now),
+            "left": receipts.left_of(state, scope, now) if scope and scope != "dataset" else [],
         }
+
+    def _with_held(self, state: State, now: str) -> list[dict[str, Any]]:
+        """The budgets, each with how much of what is spent would come back if no open hold were used."""
+        budgets = self._budget_states(state)
+        unused = self._budget_states(holding.unused(self.store, state, now))
+        for budget, without in zip(budgets, unused, strict=True):
+            known = budget["spent"] is not None and without["spent"] is not None
+            budget["held"] = max(0.0, budget["spent"] - without["spent"]) if known else None
+        return budgets
 
     def _scope(self, name: str, scope: str | None) -> tuple[State, Loss]:
         """A dataset and what one of its scopes has lost."""
@@ -424,7 +448,12 @@ class Accountant:
                 "kind: units are not listed; ask for the odometer of one",
                 errors=[{"field": "kind", "message": "units are not listed"}],
             )
-        return history.scopes(self.store, state, kind, after, page_limit(limit))
+        for _ in range(_READS):
+            found = history.scopes(self.store, state, kind, after, page_limit(limit), self.clock())
+            if found is not None:
+                return found
+            state = self.state(name)
+        raise StoreUnavailable(f"{name} moved on each time it was read: ask again")
 
     def history(self, name: str, points: int = 200) -> dict[str, Any]:
         return {"points": history.series(self.store, self.state(name), min(max(points, 2), 1000))}
@@ -516,12 +545,21 @@ class Accountant:
             "partitions": list(state.partitions),
             "shards": dataset.shards,
             "frozen": state.frozen is not None,
+            "frozen_shards": self._frozen_shards(state),
             "open_holds": len(open_holds(state.holds, max(state.time, self.clock()))),
             "budgets": self._budget_states(state),
         }
 
+    def _frozen_shards(self, state: State) -> list[int]:
+        if not state.dataset.shards:
+            return []
+        frozen = self.teller.counts.frozen_streams()
+        return sorted(int(one[-4:], 16) for one in frozen if shard_parent(one) == state.dataset.name)
+
     def _budget_states(self, state: State) -> list[dict[str, Any]]:
-        return [odometer.budget_state(state, limit, etag(limit.entry)) for limit in state.limits]
+        """As a charge would find them now: of a window that is over, nothing is spent."""
+        now = state.moved(state.head, max(state.time, self.clock()), state.totals)
+        return [odometer.budget_state(now, limit, etag(limit.entry)) for limit in state.limits]
 
     def _budget_state(self, state: State, budget_name: str) -> dict[str, Any]:
         return next(item for item in self._budget_states(state) if item["name"] == budget_name)

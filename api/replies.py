@@ -35,6 +35,8 @@ class BudgetState(BaseModel):
     left: float | None
     used: float | None
     """0 to 1."""
+    held: float | None = None
+    """With an odometer: how much of `spent` would come back if no open hold were used."""
     warning: str | None = None
 
 
@@ -58,14 +60,31 @@ class DatasetReply(Reply):
     """Over how many streams the odometers of units are spread; 0 without any."""
     frozen: bool
     """Its ledger went back in time: nothing is admitted until a person has decided."""
+    frozen_shards: list[int]
+    """Shards whose ledger went back in time, as far as this process knows: only their units are refused."""
     open_holds: int
     budgets: list[BudgetState]
+
+
+class DatasetProblem(Reply):
+    """Why a dataset cannot be read, as asking for it alone would say."""
+
+    type: str
+    title: str
+    detail: str
+
+
+class UnreadableDataset(Reply):
+    """A dataset that is there, but whose ledger went back in time or contradicts itself."""
+
+    name: str
+    problem: DatasetProblem
 
 
 class DatasetsReply(Reply):
     """A page of datasets, by name."""
 
-    items: list[DatasetReply]
+    items: list[DatasetReply | UnreadableDataset]
     next: str | None
 
 
@@ -183,6 +202,10 @@ class ScopeReply(Reply):
     if_stopped_now: float | None
     delta: float
     totals: LossReply
+    tightest: LeftReply | None
+    """The budget that it has used most of; null when none limits it."""
+    budgets: int
+    """How many budgets limit it."""
 
 
 class ScopesReply(Reply):
@@ -253,6 +276,8 @@ class OdometerReply(Reply):
     held: LossReply
     """What open holds come to: it is part of the totals, and may be settled for less."""
     budgets: list[BudgetState]
+    left: list[LeftReply]
+    """Of a scope: what is left of each budget that it has."""
 
 
 class Point(Reply):

@@ -28,15 +28,17 @@ def status(
     """Show what each budget has spent and left, and the readings with what they mean."""
     with connected(url, key) as client:
         found = [client.dataset(dataset)] if dataset is not None else client.datasets()
-        shown = [(one, client.odometer(one.name, delta)) for one in found]
+        shown = [(one, None if "problem" in one else client.odometer(one.name, delta)) for one in found]
     if format_ is Format.json:
-        print_json([{"dataset": dict(one), "odometer": dict(reading)} for one, reading in shown])
+        print_json([{"dataset": dict(one), "odometer": reading and dict(reading)} for one, reading in shown])
         return
     notes: list[str] = []
     for number, (one, odometer) in enumerate(shown):
         if number:
             out.print()
         out.print(dataset_line(one))
+        if odometer is None:
+            continue
         # From the odometer's answer: budgets and readings of one moment.
         budget_blocks(odometer["budgets"])
         _readings([odometer.reading(name) for name in _SHOWN], notes)

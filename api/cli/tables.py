@@ -15,7 +15,9 @@ _UNITS: Final = {"pure": "ε", "approximate": "ε", "renyi": "ε", "zcdp": "ρ",
 
 
 def dataset_line(dataset: Mapping[str, Any]) -> Text:
-    """Name and what was fixed when it was opened."""
+    """Name and what was fixed when it was opened, or why it cannot be read."""
+    if (problem := dataset.get("problem")) is not None:
+        return Text.assemble((str(dataset["name"]), "bold"), "  ", (str(problem["detail"]), "bold red"))
     facts = [f"unit {dataset['unit']}", str(dataset["adjacency"]), _entries(dataset["sequence"])]
     facts += ["closed"] if dataset["closed"] else []
     facts += ["no limit"] if dataset["odometer_only"] else []
