@@ -138,11 +138,17 @@ def new_job(client: Client, digits: TensorDataset) -> Callable[..., Job]:
 
 @pytest.fixture
 def charged_steps(client: Client) -> Callable[[str], int]:
-    """How many steps a dataset's ledger has, over all its charges."""
+    """How many steps a dataset's ledger has: charged and held, without those given back."""
 
     def count(dataset: str) -> int:
-        entries = [item["entry"] for item in client.ledger(dataset)]
-        charges = [entry["command"]["charges"] for entry in entries if entry["type"] == "charged"]
-        return sum(int(charge["count"]) for charge in itertools.chain.from_iterable(charges))
+        steps = 0
+        for item in client.ledger(dataset):
+            entry = item["entry"]
+            if entry["type"] in ("charged", "held"):
+                steps += sum(int(charge["count"]) for charge in entry["command"]["charges"])
+            elif entry["type"] == "settled":
+                held = sum(int(charge["count"]) for charge in entry["held"]["command"]["charges"])
+                steps -= held - sum(entry["used"])
+        return steps
 
     return count

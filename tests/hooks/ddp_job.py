@@ -51,11 +51,16 @@ def train(rank: int, client: Client | None, plan: dict[str, Any]) -> dict[str, A
                 nn.functional.cross_entropy(model(x), y).backward()
                 optimizer.step()
                 asked += 1
+                if rank == 0:
+                    engine.guard.state_dict()  # as a job whose first rank alone saves checkpoints
+    if plan.get("close"):
+        engine.close()
     weights = [float(parameter.detach().sum()) for parameter in model.parameters()]
     local = sum(count for *_, count in engine.accountant.history)
     guard = engine.guard
     return {
         "steps": guard.steps,
+        "charged": guard.charged,
         "stopped": guard.stopped,
         "asked": asked,
         "local": local,

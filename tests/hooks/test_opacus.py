@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -180,10 +181,13 @@ def test_a_noise_schedule_is_charged_step_by_step(
     for _ in range(4):
         job.run(1)
         schedule.step()
-    charges = [item["entry"]["command"]["charges"][0] for item in client.ledger(dataset, after=1)]
+    entries = [item["entry"] for item in client.ledger(dataset, after=1)]
+    assert [entry["type"] for entry in entries] == ["held", "settled", *["charged"] * 3]
+    charges = [entry["command"]["charges"][0] for entry in entries if "command" in entry]
     noise = [float(charge["mechanism"]["base"]["noise_multiplier"]) for charge in charges]
     assert noise == pytest.approx([1.0, 0.9, 0.81, 0.729])
     assert [charge["count"] for charge in charges] == [2, 1, 1, 1]
+    assert entries[1]["used"] == [1]
 
 
 def test_batches_accumulated_for_one_step_are_refused(
@@ -254,8 +258,56 @@ def test_a_resumed_run_does_not_use_steps_that_another_process_paid_for(
     job.run(1)
     resumed = new_job(dataset, engine={"block": 10})
     resumed.guard.load_state_dict(job.guard.state_dict())
+    assert charged_steps(dataset) == 1  # what was held and not used was given back
     resumed.run(1)
-    assert charged_steps(dataset) == 20
+    assert charged_steps(dataset) == 11
+
+
+def test_closing_early_gives_back_exactly_what_was_not_used(
+    new_dataset: NewDataset, new_job: NewJob, charged_steps: ChargedSteps, client: Client
+) -> None:
+    dataset = new_dataset()
+    job = new_job(dataset, engine={"block": 50})
+    with job.guard:
+        job.run(7)
+        assert charged_steps(dataset) == job.guard.charged == 50
+    assert charged_steps(dataset) == job.guard.charged == job.guard.steps == 7
+    assert not client.holds(dataset)
+    by_hand = new_dataset()
+    client.charge(by_hand, job.mechanism, 7)
+    assert client.odometer(dataset)["totals"] == client.odometer(by_hand)["totals"]
+
+
+def test_the_engine_closes_its_guards_and_a_later_step_is_paid_for(
+    new_dataset: NewDataset, new_job: NewJob, charged_steps: ChargedSteps
+) -> None:
+    dataset = new_dataset()
+    job = new_job(dataset, engine={"block": 10})
+    job.run(2)
+    job.engine.close()
+    assert charged_steps(dataset) == 2
+    job.run(1)
+    assert charged_steps(dataset) == 12
+
+
+def test_an_expired_block_is_spent_its_steps_still_run_and_closing_says_so(
+    new_dataset: NewDataset,
+    new_job: NewJob,
+    charged_steps: ChargedSteps,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dataset = new_dataset()
+    job = new_job(dataset, engine={"block": 6, "hold_expires_in_s": 1})
+    job.run(2)
+    deadline = time.monotonic() + 30
+    while client.holds(dataset):  # until the service says that it has expired
+        assert time.monotonic() < deadline
+    job.guard.state_dict()
+    assert "expired: what it held stays spent" in caplog.text
+    job.run(4)
+    job.guard.close()
+    assert job.guard.steps == job.guard.charged == charged_steps(dataset) == 6
 
 
 def test_a_checkpoint_of_another_dataset_is_refused(new_dataset: NewDataset, new_job: NewJob) -> None:

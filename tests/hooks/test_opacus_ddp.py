@@ -67,6 +67,16 @@ def test_steps_are_charged_once_for_all_ranks(
     assert first["weights"] == second["weights"]
 
 
+def test_what_all_ranks_held_and_did_not_use_is_given_back_once(
+    run_ranks: RunRanks, new_dataset: Callable[..., str], charged_steps: Callable[[str], int]
+) -> None:
+    dataset = new_dataset(kind="renyi", order=4, epsilon=100)
+    reports = run_ranks(dataset=dataset, block=100, close=True)
+    assert [report["charged"] for report in reports] == [15, 100]  # rank 0 alone knows what came back
+    assert [report["steps"] for report in reports] == [15, 15]
+    assert charged_steps(dataset) == 15
+
+
 def test_no_rank_moves_when_the_charge_fails(run_ranks: RunRanks, service: Service) -> None:
     reports = run_ranks(dataset="never-created")
     assert [report["error"] for report in reports] == ["UnknownDataset", "UnknownDataset"]

@@ -13,7 +13,6 @@ something was learned from it, nobody can say.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, Literal, NoReturn, Self
 
 from opendp.context import Context
@@ -26,6 +25,7 @@ from odometer_client.documents import Receipt
 from odometer_client.keys import new_key
 from odometer_client.mechanism import Mechanism
 from odometer_client.mechanisms import Approximate, Pure, Zcdp
+from odometer_client.payments import DatasetPayments
 
 Adjacency = Literal["add_remove", "replace_one", "zero_out"]
 _ADJACENCY_OF: Final[dict[str, Adjacency]] = {
@@ -72,13 +72,10 @@ class Runner:
         adjacency = self._adjacency or adjacency_of(measurement)
         releases = self._releases.get(adjacency)
         if releases is None:
-            fresh = Blocks(partial(self._charge, adjacency), run_id=self._run_id, block=1)
-            releases = self._releases.setdefault(adjacency, fresh)
+            payments = DatasetPayments(self._client, self._dataset, adjacency)
+            releases = self._releases.setdefault(adjacency, Blocks(payments, run_id=self._run_id, block=1))
         releases.take(mechanism)
-
-    def _charge(self, adjacency: Adjacency, mechanism: Mechanism, count: int, key: str) -> Receipt:
-        self.receipt = self._client.charge(self._dataset, mechanism, count, key=key, adjacency=adjacency)
-        return self.receipt
+        self.receipt = releases.receipt
 
 
 class BudgetedContext(Context):  # type: ignore[misc]

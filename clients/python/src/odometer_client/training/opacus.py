@@ -2,9 +2,10 @@
 
     engine = BudgetedPrivacyEngine(client=client, dataset="patients")
     model, optimizer, loader = engine.make_private(module=..., optimizer=..., data_loader=..., ...)
-    for x, y in engine.guard.batches(loader):      # ends when the budget refuses
-        ...
-        optimizer.step()
+    with engine.guard as guard:                    # at the end gives back what was held and not used
+        for x, y in guard.batches(loader):         # ends when the budget refuses
+            ...
+            optimizer.step()
 
 The guard sits where Opacus calls its own accountant: after the noise is drawn, before the inner optimizer
 moves a weight and before ranks exchange anything. Virtual steps (BatchMemoryManager) are no release and
@@ -25,6 +26,7 @@ from odometer_client.documents import Receipt
 from odometer_client.errors import BudgetExceeded
 from odometer_client.mechanism import Mechanism
 from odometer_client.mechanisms import Gaussian, PoissonSubsampled
+from odometer_client.payments import HOLD_EXPIRES_IN_S, DatasetPayments
 from odometer_client.training.distributed import decided_by_rank_zero, rank, world_size
 from odometer_client.training.sampling import check_distributed, poisson_rate
 
@@ -41,7 +43,10 @@ class OpacusGuard:
         data_loader: the loader it returned; its sampler says how batches are drawn.
         client: charges; only rank 0's is used, others may pass None.
         dataset: the dataset's name.
-        block: steps charged at once. Unused steps stay charged.
+        block: steps held at once. `close`, a refusal and `state_dict` give back those not used; a process
+            that dies gives back none.
+        hold_expires_in_s: seconds that a block can be settled for, 1 to 31,622,400. After it all of the
+            block stays spent, and its steps can still be taken.
         on_exhausted: "stop" turns all further steps into no-ops; "raise" lets `BudgetExceeded` out of
             `optimizer.step()`. Either way weights keep their last paid value and gradients are dropped.
         run_id: names the run in its idempotency keys; made up when left out.
@@ -66,6 +71,7 @@ class OpacusGuard:
         run_id: str | None = None,
         adjacency: Literal["add_remove", "zero_out"] = "add_remove",
         allow_adaptive_clipping: bool = False,
+        hold_expires_in_s: int = HOLD_EXPIRES_IN_S,
         process_group: Any = None,
     ) -> None:
         if on_exhausted not in ("stop", "raise"):
@@ -75,14 +81,11 @@ class OpacusGuard:
         self.dataset = dataset
         self.refusal: BudgetExceeded | None = None
         """The refusal that stopped the run."""
-        self.receipt: Receipt | None = None
-        """The last receipt (on rank 0)."""
-        self._client = client
-        self._adjacency = adjacency
         self._on_exhausted = on_exhausted
         self._allow_adaptive_clipping = allow_adaptive_clipping
         self._sampling_rate = poisson_rate(data_loader)
-        self._blocks = Blocks(self._charge, run_id=run_id, block=block)
+        self._payments = DatasetPayments(client, dataset, adjacency, hold_expires_in_s)
+        self._blocks = Blocks(self._payments, run_id=run_id, block=block)
         self._join_ranks(optimizer, data_loader, process_group)
         self._install(optimizer)
 
@@ -98,8 +101,16 @@ class OpacusGuard:
 
     @property
     def charged(self) -> int:
-        """Steps that were charged, over all processes of the run; at least `steps`."""
+        """Steps that were charged or held and not given back, in all processes of the run.
+
+        At least `steps`; the same once the guard is closed.
+        """
         return self._blocks.charged
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The last receipt (on rank 0)."""
+        return self._blocks.receipt
 
     @property
     def run_id(self) -> str:
@@ -113,8 +124,24 @@ class OpacusGuard:
                 return
             yield batch
 
+    def close(self) -> None:
+        """Give back what was held and not used. Close on every rank; a later step takes a new block.
+
+        Where the service does not answer, or the hold has expired, it stays spent: that is logged.
+        """
+        self._blocks.settle()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint. Steps paid for and not taken stay behind with this process."""
+        """For a checkpoint. What was held and not used is given back first; the next step takes a new block.
+
+        Where several ranks train, nothing is given back here: perhaps one of them alone saves.
+        """
         return {"dataset": self.dataset, **self._blocks.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -124,12 +151,6 @@ class OpacusGuard:
                 f"the checkpoint charged {state['dataset']!r}, this guard charges {self.dataset!r}"
             )
         self._blocks.load_state_dict(state)
-
-    def _charge(self, mechanism: Mechanism, count: int, key: str) -> Receipt:
-        if self._client is None:
-            raise ValueError("rank 0 charges: give it a client")
-        self.receipt = self._client.charge(self.dataset, mechanism, count, key=key, adjacency=self._adjacency)
-        return self.receipt
 
     def _join_ranks(self, optimizer: Any, data_loader: Any, group: Any) -> None:
         """Where several ranks train together, let rank 0 decide for all."""
@@ -143,8 +164,8 @@ class OpacusGuard:
             )
         check_distributed(data_loader, group)
         if rank(group) != 0:
-            self._client = None
-        self._blocks.buy = decided_by_rank_zero(self._blocks.buy, group)
+            self._payments.client = None
+        self._blocks.together(lambda buy: decided_by_rank_zero(buy, group))
 
     def _install(self, optimizer: Any) -> None:
         """Charge in front of the local accountant's hook, and stand around the step for clean stops."""
@@ -218,7 +239,7 @@ class BudgetedPrivacyEngine(PrivacyEngine):
         client, dataset: where steps are charged.
         accountant: Opacus's local accountant, for its own reports; the service decides.
         secure_mode: as in Opacus: cryptographic randomness, needs torchcsprng.
-        guard_options: `block`, `on_exhausted`, `run_id` and others of `OpacusGuard`.
+        guard_options: `block`, `hold_expires_in_s`, `on_exhausted`, `run_id` and others of `OpacusGuard`.
     """
 
     def __init__(
@@ -258,8 +279,13 @@ class BudgetedPrivacyEngine(PrivacyEngine):
         self.guards.append(guard)
         return made
 
+    def close(self) -> None:
+        """Close every guard: give back what was held and not used."""
+        for guard in self.guards:
+            guard.close()
+
     def save_checkpoint(self, *, checkpoint_dict: dict[str, Any] | None = None, **arguments: Any) -> None:
-        """As Opacus's, with the guards' state."""
+        """As Opacus's, with the guards' state. What they hold and did not use is given back."""
         states = [guard.state_dict() for guard in self.guards]
         super().save_checkpoint(checkpoint_dict={**(checkpoint_dict or {}), _CHECKPOINT: states}, **arguments)
 
