@@ -89,9 +89,9 @@ def would_fit(question: Question, prepared: Prepared) -> dict[str, Any]:
     """The largest count, the least noise (one mechanism), the leading items (a list) that would fit."""
     if len(prepared.charges) > 1:
         return {"largest_count": None, "least_noise": None, "leading_items": _leading(question, prepared)}
-    charge = prepared.charges[0]
+    charge, runs = prepared.charges[0], prepared.group.runs if prepared.group else 1
     return {
-        "largest_count": largest_count(question, charge.mechanism),
+        "largest_count": largest_count(question, charge.mechanism) // runs,  # that of one run
         "least_noise": least_noise(question, charge.mechanism, charge.count),
         "leading_items": None,
     }

@@ -97,13 +97,18 @@ class Loss:
     unbounded: tuple[int, ...]
 
     @classmethod
-    def zero(cls, grid: Grid) -> Self:
-        return cls(grid, (0,) * grid.size, (0,) * grid.size)
+    def zero(cls, grid: Grid) -> "Loss":
+        found = _ZEROS.get(grid.version)
+        if found is None or found.grid is not grid:
+            found = _ZEROS[grid.version] = cls(grid, (0,) * grid.size, (0,) * grid.size)
+        return found
 
     def plus(self, other: "Loss") -> "Loss":
         """Both, in any order. Raises ValueError across grids."""
         if self.grid is not other.grid:
             raise ValueError(f"cannot add losses on grids {self.grid.version} and {other.grid.version}")
+        if self is _ZEROS.get(self.grid.version):
+            return other
         return Loss(
             self.grid,
             tuple(map(add, self.values, other.values)),
@@ -132,6 +137,8 @@ class Loss:
 
     def multiple_of(self, other: "Loss") -> int | None:
         """How many times `other` this exactly is, None when it is no multiple or `other` is zero."""
+        if self is other and not other.is_zero:
+            return 1
         for part, whole in ((self.values, other.values), (self.unbounded, other.unbounded)):
             for mine, theirs in zip(part, whole, strict=True):
                 if theirs:
@@ -201,6 +208,10 @@ class Loss:
         if not bar or len(values) != grid.size or min(values) < 0 or min(unbounded) < 0:
             raise ValueError(f"not a loss on grid {grid.version}: {line[:80]!r}")
         return cls(grid, values, tuple(unbounded))
+
+
+_ZEROS: dict[int, Loss] = {}
+"""Nothing spent, by grid version."""
 
 
 def total(grid: Grid, losses: Iterable[Loss]) -> Loss:

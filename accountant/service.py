@@ -92,7 +92,7 @@ class Accountant:
         self.clock = clock
         self._datasets: dict[str, Dataset] = {}
         self.teller = Teller(store, clock, on_death)
-        self.watch = Watch(self.teller)
+        self.watch = Watch(store, self.teller)
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -330,6 +330,10 @@ class Accountant:
         names = dataset.blob_names(dataset.scopes(command.touched, command.prepared.kinds))
         if stream == name:
             return self._with(stream, names) or dataset
+        return self._shard(dataset, stream, names)
+
+    def _shard(self, dataset: State, stream: str, names: Sequence[str]) -> State:
+        """A shard's counts under the budgets that its dataset has now."""
         state = self._with(stream, names)
         if state is None:  # nobody of that shard was charged yet
             empty = replace(dataset.totals, life={}, windows={}, complete=True)
@@ -431,12 +435,14 @@ class Accountant:
                 )
             return state, odometer.whole(state)
         kind, item = split(scope_name(scope, state))
-        stream = name
+        names = state.blob_names([scope])
         if kind == "unit":
             stream = shard_stream(name, shard_of_units((item,), state.dataset.shards))
-        part = self._with(stream, state.blob_names([scope]))
-        if part is None:
-            return state, Loss.zero(state.dataset.grid)
+            part = self._shard(state, stream, names)
+        else:
+            part = self._with(name, names) or state
+        if part.frozen is not None:
+            raise frozen_error(part)
         spent = part.totals.of(scope)
         return part, part.spent.plus(spent) if kind == "partition" else spent
 

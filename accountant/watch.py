@@ -5,8 +5,11 @@ for it any more, while others, who never saw what was lost, go on admitting.
 """
 
 import threading
+from contextlib import suppress
 from typing import Final
 
+from accountant.errors import OdometerError
+from accountant.stores import Store
 from accountant.teller import Teller
 
 PERIOD_S: Final = 1.0
@@ -15,9 +18,10 @@ STREAMS_AT_ONCE: Final = 64
 
 
 class Watch:
-    """A thread that asks the teller to look. `close` ends it."""
+    """A thread that compares heads, and asks the teller to look where one moved. `close` ends it."""
 
-    def __init__(self, teller: Teller, period_s: float = PERIOD_S) -> None:
+    def __init__(self, store: Store, teller: Teller, period_s: float = PERIOD_S) -> None:
+        self._store = store
         self._teller = teller
         self._period_s = period_s
         self._ended = threading.Event()
@@ -33,9 +37,15 @@ class Watch:
         turn = 0
         while not self._ended.wait(self._period_s) and self._teller.alive:
             streams = self._teller.streams()
-            some = [
-                streams[(turn + place) % len(streams)] for place in range(min(len(streams), STREAMS_AT_ONCE))
-            ]
-            turn += len(some)
-            for stream in some:
+            for place in range(min(len(streams), STREAMS_AT_ONCE)):
+                if self._ended.is_set():
+                    return
+                self._compare(streams[(turn + place) % len(streams)])
+            turn += STREAMS_AT_ONCE
+
+    def _compare(self, stream: str) -> None:
+        seen = self._teller.seen(stream)
+        with suppress(OdometerError):  # a store that is away now is looked at again
+            head, _ = self._store.load(stream, [])
+            if seen is not None and head != seen.head:
                 self._teller.look(stream)
