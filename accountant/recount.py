@@ -181,13 +181,15 @@ class Recount:
             self._check_loss(at, grid, number, item, loss)
         self._check_budgets(at, entry, state, losses)
         self._check_key(f"{entry.get('by', entry['principal'])}/{entry['key']}", at)
-        before = replace(state, head=Head(at - 1, entry["prev"]))
+        named = Head(at - 1, entry["prev"])
+        # Of a sound ledger the state is taken as it is, with its compiled budgets.
+        before = state if state.head == named else state.moved(named, state.time, state.totals)
         # The checkpoint is looked at here, so that a wrong one is a finding and not the end.
         moved = self._applied(before, Head(at, row.hash), entry)
         self._check_sum(at, entry, moved.spent)
         if entry["type"] == "held":
             self._held[at] = held_part(entry)
-        self.state = replace_time(moved, self._time)
+        self.state = moved if moved.time == self._time else replace_time(moved, self._time)
 
     def _applied(self, before: State, head: Head, entry: Mapping[str, Any]) -> State:
         """The state after a charge, whatever its checkpoint says."""
