@@ -28,12 +28,12 @@ MARGIN = 1e-7
 SCOPED = ("principal", "team", "group")
 
 
+@dataclass
 class Sum:
     """Per coordinate an exact number of units, and how many contributions had no bound."""
 
-    def __init__(self) -> None:
-        self.units = [0] * GRID_V1.size
-        self.unbounded = [0] * GRID_V1.size
+    units: list[int] = field(default_factory=lambda: [0] * GRID_V1.size)
+    unbounded: list[int] = field(default_factory=lambda: [0] * GRID_V1.size)
 
     @classmethod
     def of(cls, mechanism: Document, count: int) -> Self:
@@ -52,10 +52,8 @@ class Sum:
                 self.units[place] += math.ceil(count * amount / unit)
 
     def plus(self, other: Self) -> Self:
-        made = type(self)()
-        made.units = list(map(add, self.units, other.units))
-        made.unbounded = list(map(add, self.unbounded, other.unbounded))
-        return made
+        units, unbounded = map(add, self.units, other.units), map(add, self.unbounded, other.unbounded)
+        return type(self)(list(units), list(unbounded))
 
     def within(self, other: "Sum") -> bool:
         """Whether this is nowhere above `other`."""
@@ -67,7 +65,7 @@ class Sum:
         return None if self.unbounded[place] else self.units[place] * UNITS[place]
 
     def encoded(self) -> str:
-        """As a store has it."""
+        """As a store has it, but for those that it keeps as multiples: see `written_out`."""
         marks = " ".join(f"{place}:{count}" for place, count in enumerate(self.unbounded) if count)
         return " ".join(map(str, self.units)) + "|" + marks
 
@@ -297,6 +295,8 @@ class Auditor:
             for one in self.partitions:
                 if asked.about(one) and (kind == "dataset" or name in ("*", one)):
                     yield "partition", one
+            if not self.partitions and (kind == "dataset" or name == "*"):
+                yield "partition", ""  # one that comes later has lost this from its first day
         elif kind == "dataset":
             yield "dataset", ""
         elif kind == "unit":
@@ -392,6 +392,20 @@ class Auditor:
             if record.number in numbers and self._concerns(record, kind, name):
                 held = held.plus(record.whole)
         return held
+
+
+def written_out(line: str, losses: list[str]) -> str:
+    """A stored count in full; a shard keeps some as `times*number`, a multiple of one of these losses."""
+    window, space, total = line.rpartition(" ") if "*" in line else ("", "", line)
+    times, star, number = total.partition("*")
+    if not star:
+        return line
+    values, _, marks = losses[int(number)].partition("|")
+    whole = Sum([int(times) * int(value) for value in values.split(" ")])
+    for mark in marks.split():
+        place, _, count = mark.partition(":")
+        whole.unbounded[int(place)] = int(times) * int(count) if int(times) else 0
+    return f"{window}{space}{whole.encoded()}"
 
 
 def kind_of(budget: Document) -> tuple[str, str]:
