@@ -12,7 +12,7 @@ from accountant.ledger import State, entry_losses, open_holds, refund, touched_b
 from accountant.loss import Loss, total
 from accountant.mechanisms.base import thawed
 from accountant.requests import hold_id
-from accountant.scopes import DATASET_SCOPE
+from accountant.scopes import DATASET_SCOPE, split
 from accountant.settling import check_used, held_entry
 from accountant.stores import Store
 
@@ -54,8 +54,11 @@ def held(store: Store, state: State, scope: str | None, now: str) -> Loss:
     """What open holds of a scope come to: it counts as spent, and may be given back."""
     grid = state.dataset.grid
     lost = Loss.zero(grid)
+    wanted = {scope or DATASET_SCOPE}
+    if scope is not None and split(scope)[0] == "partition":
+        wanted.add(DATASET_SCOPE)  # those on all partitions are about this one too
     for _, _, entry in _open(store, state, now):
-        if scope in (None, DATASET_SCOPE) or scope in touched_by(entry).scopes(state.composition):
+        if scope in (None, DATASET_SCOPE) or wanted.intersection(touched_by(entry).scopes(state.composition)):
             lost = lost.plus(total(grid, entry_losses(grid, entry)))
     return lost
 

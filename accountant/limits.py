@@ -65,7 +65,8 @@ class Limit:
         for name in touched.partitions or partitions:
             if self.kind == "dataset" or self.name in (EACH, name):
                 yield DATASET_SCOPE, f"partition/{name}"
-        if not partitions and self.kind == "dataset":
+        if not partitions and (self.kind == "dataset" or self.name == EACH):
+            # Those that are added later will have lost this from their first day.
             yield (DATASET_SCOPE,)
 
     def count(self, totals: Totals, scopes: Scopes, time: str) -> Loss:
