@@ -153,12 +153,19 @@ class Book:
             return None
         return Plan(stream, decisions, None, before)
 
-    def _freeze(self, stream: str, jobs: Sequence[Job], now: str, lost: LedgerRolledBack) -> Plan:
-        """Write into the ledger that its history changed: then every process stops, also after a restart."""
+    def _freeze(self, stream: str, jobs: Sequence[Job], now: str, lost: LedgerRolledBack) -> Plan | None:
+        """Write into the ledger that its history changed: then every process stops, also after a restart.
+
+        None when another process has written that, or more, already: what it wrote is followed from here on,
+        or this process would never hear that a person has decided.
+        """
         state, seen = load_state(self._store, stream), self._seen[stream].head
         decisions: list[tuple[Job, Outcome]] = [(job, lost) for job in jobs]
-        if state is None or state.frozen is not None:
+        if state is None:
             raise lost
+        if state.frozen is not None and state.frozen.sequence >= seen.sequence:
+            self._remember(state)
+            return None
         log.critical("%s went back in time: entry %d is gone; it is frozen now", stream, seen.sequence)
         frozen = decide(state, FreezeCommand(seen), None, now)
         if not isinstance(frozen, Admitted):

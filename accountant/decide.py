@@ -2,7 +2,14 @@
 
 from accountant.administering import administer
 from accountant.charging import charge
-from accountant.commands import ChargeCommand, Command, OpenCommand, SettleCommand, UnfreezeCommand
+from accountant.commands import (
+    ChargeCommand,
+    Command,
+    FreezeCommand,
+    OpenCommand,
+    SettleCommand,
+    UnfreezeCommand,
+)
 from accountant.decisions import Decision, Refused
 from accountant.errors import LedgerRolledBack, OdometerError, UnknownDataset
 from accountant.ledger import State
@@ -20,7 +27,9 @@ def decide(
     """
     time = now if state is None else max(state.time, now)
     try:
-        if state is not None and state.frozen is not None and not isinstance(command, UnfreezeCommand):
+        # It is frozen again by a process that saw more of what is gone than the one that froze it first.
+        goes_on = isinstance(command, UnfreezeCommand | FreezeCommand)
+        if state is not None and state.frozen is not None and not goes_on:
             raise frozen_error(state)
         if isinstance(command, OpenCommand):
             return administer(state, command, time)

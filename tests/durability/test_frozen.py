@@ -1,0 +1,80 @@
+"""A ledger that lost what several processes had seen: frozen for all, until any of them is told to go on."""
+
+import copy
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from accountant.errors import LedgerRolledBack, NotFrozen
+from accountant.service import Accountant
+from accountant.stores.memory import MemoryStore
+
+ONE = {"mechanism": {"kind": "gaussian", "noise_multiplier": 1.0}, "count": 1}
+DATASET = {
+    "name": "d",
+    "unit": "person",
+    "adjacency": "add_remove",
+    "delta": 1e-6,
+    "budgets": [{"name": "life", "kind": "zcdp", "rho": 100.0}],
+}
+
+
+class Processes:
+    """Two services on one store that goes back in time when it is told to. Neither looks by itself."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.one, self.other = Accountant(self.store), Accountant(self.store)
+        for each in (self.one, self.other):
+            each.watch.close()
+        self.one.create_dataset(DATASET, "admin")
+        self.charge(self.one, "kept")
+
+    def charge(self, at: Accountant, key: str) -> int:
+        return int(at.charge("d", ONE, key, "caller")[0]["sequence"])
+
+    def refuse(self, *some: Accountant) -> None:
+        for place, each in enumerate(some):
+            with pytest.raises(LedgerRolledBack):
+                self.charge(each, f"while-frozen-{place}")
+
+    def types(self) -> list[str]:
+        return [json.loads(row.body)["type"] for row in self.store.entries("d", 0, 100)]
+
+
+@pytest.fixture
+def both() -> Iterator[Processes]:
+    made = Processes()
+    yield made
+    made.one.close()
+    made.other.close()
+
+
+@pytest.mark.parametrize("through", ["one", "other"])
+def test_either_process_that_saw_what_is_lost_can_be_told_to_go_on(both: Processes, through: str) -> None:
+    kept = copy.deepcopy(both.store._streams)
+    lost = both.charge(both.one, "lost")
+    assert both.charge(both.other, "lost") == lost
+    both.store._streams = kept
+    both.refuse(both.one, both.other)
+    getattr(both, through).unfreeze("d", {"reason": "the lost charge is written off"}, "admin")
+    assert both.charge(both.other, "after") < both.charge(both.one, "after-that")
+    assert both.types() == ["opened", "charged", "frozen", "unfrozen", "charged", "charged"]
+
+
+@pytest.mark.parametrize("through", ["one", "other"])
+def test_once_told_is_enough_for_a_process_that_saw_more_of_what_is_lost(
+    both: Processes, through: str
+) -> None:
+    kept = copy.deepcopy(both.store._streams)
+    both.charge(both.one, "lost")
+    both.charge(both.other, "lost-too")
+    both.store._streams = kept
+    both.refuse(both.one, both.other)
+    getattr(both, through).unfreeze("d", {"reason": "both are written off"}, "admin")
+    both.charge(both.one, "after")
+    both.charge(both.other, "after-that")
+    with pytest.raises(NotFrozen):
+        both.one.unfreeze("d", {"reason": "again"}, "admin")
+    assert both.types() == ["opened", "charged", "frozen", "frozen", "unfrozen", "charged", "charged"]
