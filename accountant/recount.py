@@ -14,7 +14,7 @@ from accountant.ledger import CHECKPOINT_EVERY, State, apply, apply_charge, entr
 from accountant.limits import Situation, refusing
 from accountant.loss import Loss
 from accountant.mechanisms.base import thawed
-from accountant.scopes import DATASET_SCOPE, shard_parent
+from accountant.scopes import DATASET_SCOPE, shard_of, shard_parent
 from accountant.settling import held_part
 from accountant.stores import Head, Row
 
@@ -180,6 +180,7 @@ class Recount:
         for number, (item, loss) in enumerate(zip(items, losses, strict=True), 1):
             self._check_loss(at, grid, number, item, loss)
         self._check_budgets(at, entry, state, losses)
+        self._check_shard(at, entry, state)
         self._check_key(f"{entry.get('by', entry['principal'])}/{entry['key']}", at)
         named = Head(at - 1, entry["prev"])
         # Of a sound ledger the state is taken as it is, with its compiled budgets.
@@ -245,6 +246,13 @@ class Recount:
                 said, sums = differs.theirs, f"{differs.ours}{differs.also}"
                 what = f"its checkpoint says {said}, the entries up to it add up to {sums}"
                 self._fault(what, at, DATASET_SCOPE, differs.where)
+
+    def _check_shard(self, at: int, entry: Mapping[str, Any], state: State) -> None:
+        """That each unit is charged where its odometer is."""
+        if state.composition == "by_unit":
+            for unit in touched_by(entry).units:
+                if (place := shard_of(unit, state.dataset.shards)) != state.shard:
+                    self._fault(f"charges a unit that shard {place} keeps", at, f"unit/{unit}")
 
     def _check_budgets(self, at: int, entry: Mapping[str, Any], state: State, losses: Sequence[Loss]) -> None:
         """That every budget that was concerned allowed it, shares of teams included."""

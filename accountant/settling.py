@@ -15,7 +15,8 @@ from accountant.errors import (
     LedgerCorrupt,
     UnknownHold,
 )
-from accountant.ledger import State, entry_losses
+from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, settle_totals
+from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row
 
 
@@ -46,7 +47,7 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
     losses = entry_losses(state.dataset.grid, entry)
     # Another version of this service may have a lower or higher bound: never give back more than was held.
     used = [mine.at_most(theirs) for mine, theirs in zip(command.losses, losses, strict=True)]
-    document = {
+    document: dict[str, Any] = {
         "type": "settled",
         "time": time,
         "principal": command.principal,
@@ -55,6 +56,8 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
         "losses": [loss.encode() for loss in used],
         "held": held_part(entry),
     }
+    if (state.head.sequence + 1) % CHECKPOINT_EVERY == 0:
+        document["totals"] = settle_totals(state, entry, used).of(DATASET_SCOPE).encode()
     return admit(state, document, command.ledger_key)
 
 

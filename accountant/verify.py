@@ -5,13 +5,16 @@ appended to meanwhile. What nobody can find from the store alone is a whole ledg
 written anew; a receipt's sequence and hash, kept elsewhere, show that.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from accountant.errors import LedgerCorrupt, UnknownDataset
+from accountant.following import Following
 from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, TOTALS, WINDOWS, State
 from accountant.recount import Finding, Recount, holds_losses, parting
+from accountant.scopes import shard_parent
 from accountant.stores import EMPTY_HEAD, Head, Row, Store
 from accountant.totals import InWindow
 
@@ -20,6 +23,9 @@ PAGE: Final = 128
 FINDINGS_MAX: Final = 100
 """So many findings of a stream are kept; the rest is counted."""
 _SCOPES_AT_ONCE: Final = 64
+_UNSAID: Final[dict[str, Any]] = {"partitions": [], "shard": None}
+"""What a configuration of format 1 did not say."""
+_UNSAID_OF_DATASET: Final[dict[str, Any]] = {"composition": "sequential", "shards": 0}
 _ROUNDS_MAX: Final = 20
 
 Progress = Callable[[int], None]
@@ -59,8 +65,9 @@ def verify(
 
     Raises StoreUnavailable when the store cannot be read, UnknownDataset for a name without a stream.
     """
+    following = Following(store)
     for name in all_streams(store) if names is None else names:
-        yield _Walk(store, name, progress or (lambda _: None)).verdict()
+        yield _Walk(store, name, progress or (lambda _: None), following).verdict()
 
 
 def all_streams(store: Store) -> Iterator[str]:
@@ -78,11 +85,13 @@ class _Walk:
     store: Store
     stream: str
     progress: Progress
+    following: Following
     findings: list[Finding] = field(default_factory=list)
     more: int = 0
 
     def __post_init__(self) -> None:
         self.recount = Recount(self.stream, self.report)
+        self._followed = 0
 
     def report(self, finding: Finding) -> None:
         if len(self.findings) < FINDINGS_MAX:
@@ -116,6 +125,7 @@ class _Walk:
             rows = self._rows(before, min(PAGE, head.sequence - before))
             for row in rows:
                 at.take(row)
+                self._check_following(row)
             self._look_up(rows)
             if at.sequence == before:
                 at.skip(head.sequence)
@@ -141,6 +151,14 @@ class _Walk:
             return [_plain(row) for row in self.store.entries(self.stream, after, 1)]
         except LedgerCorrupt:
             return []
+
+    def _check_following(self, row: Row) -> None:
+        """Of a shard, that its budgets are its dataset's."""
+        if shard_parent(self.stream) is None or self.recount.lost:
+            return
+        what, self._followed = self.following.fault(self.stream, row.body, self._followed)
+        if what:
+            self.report(Finding(self.stream, what, row.sequence))
 
     def _look_up(self, rows: list[Row]) -> None:
         """Each charge must be found by its idempotency key, or a retry of it would be charged again."""
@@ -184,7 +202,7 @@ class _Walk:
             (LEXICON_BLOB, "lexicon", b""),
         )
         for name, what, absent in fixed:
-            if _bytes(blobs.get(name, absent)) != ours.get(name, absent):
+            if not _same(name, _bytes(blobs.get(name, absent)), ours.get(name, absent)):
                 self.report(
                     Finding(self.stream, f"its stored {what} is not what its entries say", scope=name)
                 )
@@ -236,6 +254,17 @@ class _Walk:
 
 def _plain(row: Row) -> Row:
     return replace(row, body=_bytes(row.body))
+
+
+def _same(name: str, theirs: bytes, ours: bytes) -> bool:
+    """Whether a stored blob says what it should; of format 1, a configuration may leave some of it unsaid."""
+    if theirs == ours or name != CONFIG_BLOB:
+        return theirs == ours
+    try:
+        said, due = json.loads(theirs), json.loads(ours)
+        return bool({**_UNSAID, **said, "dataset": {**_UNSAID_OF_DATASET, **said["dataset"]}} == due)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _bytes(value: Any) -> bytes:
