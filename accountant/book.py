@@ -297,7 +297,9 @@ def _follow(dataset: State, stream: str, draft: _Draft, now: str) -> None:
             "shard": int(stream.rpartition("/")[2], 16),
         }
         draft.take(admit(None, opened))
-    elif state.frozen is None:
+        state = draft.state
+    followed = state is None or (state.budgets, state.closed) == (dataset.budgets, dataset.closed)
+    if state is not None and not followed and state.frozen is None:
         synced = {**common, "type": "synced", "time": max(now, state.time), "closed": dataset.closed}
         draft.take(admit(state, synced))
 

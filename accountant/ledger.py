@@ -380,6 +380,10 @@ def settle_totals(state: State, held: Mapping[str, Any], used: Sequence[Loss]) -
 def _settled(state: State, head: Head, entry: Mapping[str, Any]) -> State:
     if entry["hold"] not in state.holds:
         raise ValueError(f"it settles hold {entry['hold']}, which is not open")
+    if state.holds[entry["hold"]] < entry["time"]:
+        raise ValueError(f"it settles hold {entry['hold']}, which had expired")
     totals = settle_totals(state, entry["held"], entry_losses(state.dataset.grid, entry))
+    if head.sequence % CHECKPOINT_EVERY == 0 and entry.get("totals") != totals.of(DATASET_SCOPE).encode():
+        raise ValueError("its checkpoint differs from the sum of the entries before it")
     holds = {number: end for number, end in state.holds.items() if number != entry["hold"]}
     return state.moved(head, entry["time"], totals, holds=holds)
