@@ -5,6 +5,8 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from secrets import token_hex
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from accountant.commands import (
@@ -26,10 +28,11 @@ from accountant.errors import (
     UnknownDataset,
 )
 from accountant.ledger import State, kinds_of, touched_by
-from accountant.reading import Seen, check_history, load_state, recount_recent, with_blobs
+from accountant.reading import Seen, catch_up, check_history, load_state, recount_recent, with_blobs
 from accountant.scopes import shard_parent
 from accountant.stores import EMPTY_HEAD, NewEntry, Row, Store, Write
 from accountant.totals import Totals
+from accountant.turns import TURN_BLOB, Turn, age_s
 
 log = logging.getLogger("odometer.teller")
 
@@ -85,6 +88,48 @@ class Book:
         self._counts = counts
         self._states: OrderedDict[str, State] = OrderedDict()
         self._seen: dict[str, Seen] = {}
+        self._behind: set[str] = set()
+        """Streams that others may have moved on since their state was kept."""
+        self._turns: OrderedDict[str, Turn] = OrderedDict()
+        """Of streams that others write too."""
+        self._me = token_hex(4)
+
+    def wait_s(self, stream: str, jobs: Sequence[Job], now: str) -> float:
+        """How long these commands should wait before they are planned: others write the stream too.
+
+        0 for now. Only advice. Raises OdometerError as `plan` does.
+        """
+        turn = self._turns.get(stream)
+        if turn is None:
+            return 0.0
+        self._turns.move_to_end(stream)
+        rest_s = turn.rest_s(monotonic())
+        if rest_s > 0:
+            return rest_s
+        self.behind(stream)  # look before deciding: it is cheaper than to decide in vain
+        try:
+            state = self._state(stream, jobs)
+        except LedgerRolledBack:
+            return 0.0  # `plan` meets it too
+        if state is None:
+            return 0.0
+        self._remember(state)
+        return turn.wait_s(monotonic(), age_s(state.time, now))
+
+    def lost(self, stream: str) -> float:
+        """Others were faster. How long to wait before the next try, in seconds."""
+        self.behind(stream)
+        turn = self._turns.get(stream)
+        if turn is None:
+            turn = self._turns[stream] = Turn(self._me)
+            if len(self._turns) > STREAMS_CACHED:
+                self._turns.popitem(last=False)
+        return turn.lost()
+
+    def losses(self, stream: str) -> int:
+        """How often others were faster since this process last wrote."""
+        turn = self._turns.get(stream)
+        return turn.losses if turn else 0
 
     def plan(self, stream: str, jobs: Sequence[Job], now: str) -> Plan | None:
         """Decide all commands of a stream in order. None: the head moved on, ask again.
@@ -92,7 +137,7 @@ class Book:
         Raises OdometerError when the stream cannot be read for certain.
         """
         try:
-            before = self._state(stream)
+            before = self._state(stream, jobs)
         except LedgerRolledBack as lost:
             return self._freeze(stream, jobs, now, lost)
         dataset = self._dataset_of(stream)
@@ -102,7 +147,7 @@ class Book:
             names = (*planned.standing, *self._names(planned, jobs, held))
             before = with_blobs(self._store, before, names)
             if before is None:
-                self.forget(stream)
+                self.behind(stream)
                 return None
         draft = _Draft(before)
         if dataset is not None:
@@ -141,6 +186,8 @@ class Book:
         state = draft.state
         blobs = state.blobs(before) if state else {}
         expected = before.head if before else EMPTY_HEAD
+        if stream in self._turns:
+            blobs[TURN_BLOB] = self._turns[stream].blob()
         return Plan(stream, decisions, Write(stream, expected, draft.entries, blobs), state)
 
     def _without_append(
@@ -149,7 +196,7 @@ class Book:
         """Nothing to write: make sure that the refusals were not judged on a state that others moved on."""
         head, _ = self._store.load(stream, [])
         if head != (before.head if before else EMPTY_HEAD):
-            self.forget(stream)
+            self.behind(stream)
             return None
         return Plan(stream, decisions, None, before)
 
@@ -193,7 +240,7 @@ class Book:
         state = self._state(stream)
         head, _ = self._store.load(stream, [])
         if head != (state.head if state else EMPTY_HEAD):
-            self.forget(stream)
+            self.behind(stream)
             state = self._state(stream)
         if state is not None:
             self._remember(state)
@@ -236,12 +283,16 @@ class Book:
         """Remember the state after an append."""
         if plan.state is not None:
             self._remember(plan.state)
+        turn = self._turns.get(plan.stream)
+        if turn is not None and not turn.went(monotonic()):
+            del self._turns[plan.stream]
 
     def _remember(self, state: State) -> None:
         stream = state.stream
         self._count(state)
         self._seen[stream] = Seen.of(state)
         self._states[stream] = _trimmed(state)
+        self._behind.discard(stream)
         self._states.move_to_end(stream)
         if len(self._states) > STREAMS_CACHED:
             self._states.popitem(last=False)
@@ -257,9 +308,17 @@ class Book:
     def forget(self, stream: str) -> None:
         """Drop what is cached, never what was seen."""
         self._states.pop(stream, None)
+        self._behind.discard(stream)
 
-    def _state(self, stream: str) -> State | None:
+    def behind(self, stream: str) -> None:
+        """Look at the stream again before the next decision: others may have written to it."""
+        if stream in self._states:
+            self._behind.add(stream)
+
+    def _state(self, stream: str, jobs: Sequence[Job] = ()) -> State | None:
         state = self._states.get(stream)
+        if state is not None and stream in self._behind:
+            state = self._caught_up(stream, state, jobs)
         if state is not None:
             return state
         state = load_state(self._store, stream)
@@ -269,6 +328,22 @@ class Book:
         if state is not None:  # a name that nobody opened is not worth remembering
             self._count(state)
             self._seen[stream] = Seen.of(state)
+        return state
+
+    def _caught_up(self, stream: str, old: State, jobs: Sequence[Job]) -> State | None:
+        """From what is cached, with the counts that the commands move; None: everything must be read anew."""
+        found = None
+        if self._seen[stream].head == old.head:
+            names = (*old.standing, *self._names(old, jobs, {}))
+            found = catch_up(self._store, old, names, [TURN_BLOB])
+        self.forget(stream)
+        if found is None:
+            return None
+        state, beside = found
+        self._remember(state)
+        turn = self._turns.get(stream)
+        if turn is not None and state.head != old.head:
+            turn.saw(beside.get(TURN_BLOB), monotonic())
         return state
 
     def _count(self, state: State) -> None:

@@ -118,7 +118,7 @@ class State:
     def moved(self, head: Head, time: str, totals: Totals, **changes: Any) -> "State":
         """The state after a charge or a settlement, which leave the compiled budgets as they are."""
         after = replace(self, head=head, time=time, totals=totals, **changes)
-        for name in ("limits", "windows", "standing"):
+        for name in ("limits", "windows", "standing", "_config"):
             if name in self.__dict__:
                 after.__dict__[name] = self.__dict__[name]
         return after
@@ -128,6 +128,10 @@ class State:
 
     def config(self) -> bytes:
         """Everything but head, totals and holds, as the store keeps it beside the entries."""
+        return self._config
+
+    @cached_property
+    def _config(self) -> bytes:
         document: dict[str, Any] = {
             "dataset": self.dataset.model_dump(mode="json"),
             "budgets": {name: entry.document() for name, entry in self.budgets.items()},
@@ -159,7 +163,7 @@ class State:
                 Totals(dataset.grid, {}, {}),
                 document["closed"],
                 partitions=tuple(document.get("partitions", ())),
-                holds=_read_holds(holds),
+                holds=read_holds(holds),
                 frozen=_head(document.get("frozen")),
                 amnesty=_amnesty(document.get("amnesty")),
                 shard=document.get("shard"),
@@ -198,7 +202,8 @@ def _amnesty(parts: Sequence[Any] | None) -> Amnesty | None:
     return None if parts is None else Amnesty(Head(int(parts[0]), str(parts[1])), str(parts[2]))
 
 
-def _read_holds(blob: bytes | None) -> dict[int, str]:
+def read_holds(blob: bytes | None) -> dict[int, str]:
+    """The open holds that a blob lists: number of the entry, and when it expires."""
     return {} if blob is None else {int(number): str(end) for number, end in json.loads(blob).items()}
 
 

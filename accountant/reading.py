@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from accountant.entries import entry_hash
+from accountant.entries import canonical, entry_hash
 from accountant.errors import LedgerCorrupt, LedgerRolledBack, StoreUnavailable
 from accountant.grid import Grid
 from accountant.ledger import (
@@ -17,6 +17,7 @@ from accountant.ledger import (
     WINDOWS,
     State,
     entry_losses,
+    read_holds,
     touched_by,
 )
 from accountant.loss import Loss, total
@@ -28,6 +29,8 @@ _READS: Final = 20
 """How often a state is read anew because its stream moved on between two reads."""
 _TOGETHER: Final = 512
 """Blobs read at once."""
+_CLOSE: Final = 32
+"""Entries that are read for the two at their ends."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,47 @@ def with_blobs(store: Store, state: State, names: Iterable[str]) -> State | None
             return None
         _read_counts(state, some, blobs, life, windows)
     return state.moved(state.head, state.time, Totals(totals.grid, life, windows))
+
+
+def catch_up(
+    store: Store, state: State, names: Iterable[str], beside: Sequence[str] = ()
+) -> tuple[State, dict[str, bytes]] | None:
+    """What `load_state` gives with the named counts, from a state of before, for less work.
+
+    Also the blobs named in `beside`. None when that cannot be told for certain, for example when budgets
+    changed or the entry at which `state` ended is gone: then all must be read anew.
+    """
+    names = list(dict.fromkeys(names))
+    if len(names) > _TOGETHER:
+        return None
+    stream, before = state.stream, state.head
+    head, blobs = store.load(stream, [CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, *beside, *names])
+    if head.sequence < before.sequence or blobs.get(CONFIG_BLOB) != state.config():
+        return None
+    if state.shard is not None and blobs.get(LEXICON_BLOB) != canonical({"losses": state.lexicon.dump()}):
+        return None  # counts are multiples of losses that this state does not know, or knows by other numbers
+    time = state.time
+    if head != before:
+        rows = _two_rows(store, stream, before.sequence, head.sequence)
+        if [(row.sequence, row.hash) for row in rows] != [
+            (before.sequence, before.hash),
+            (head.sequence, head.hash),
+        ] or entry_hash(rows[-1].body) != head.hash:
+            return None
+        time = _time_of(stream, rows[-1])
+    life: dict[str, Loss] = {}
+    windows: dict[str, InWindow] = {}
+    _read_counts(state, names, blobs, life, windows)
+    totals = Totals(state.dataset.grid, life, windows)
+    return state.moved(head, time, totals, holds=read_holds(blobs.get(HOLDS_BLOB)), charges=0), blobs
+
+
+def _two_rows(store: Store, stream: str, first: int, last: int) -> list[Row]:
+    """The entries of these numbers, as far as they are there: read at once when they lie close together."""
+    if last - first < _CLOSE:
+        rows = store.entries(stream, first - 1, last - first + 1)
+        return [row for row in rows if row.sequence in (first, last)]
+    return [*store.entries(stream, first - 1, 1), *store.entries(stream, last - 1, 1)]
 
 
 def _there(totals: Totals, name: str) -> bool:

@@ -1,13 +1,16 @@
 """One thread: take what waits, decide in order against cached state, append once, answer all.
 
-Group commit: everything that queued while the last append was written shares the next one.
+Group commit: everything that queued while the last append was written shares the next one. Where several
+processes write one stream, its commands may have to wait for those of the others; no other stream's do.
 """
 
 import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -24,7 +27,10 @@ log = logging.getLogger("odometer.teller")
 
 BATCH_MAX: Final = 256
 WAITING_MAX: Final = 10_000
-STALE_RETRIES: Final = 8
+LOSSES_MAX: Final = 24
+"""How often others may be faster before those who wait are told."""
+PATIENCE_S: Final = 4.0
+"""How long commands wait for other processes, in seconds; well below what a caller is told to be slow."""
 
 
 def utc_now() -> str:
@@ -51,6 +57,9 @@ class Teller:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self.counts = Counts()
         self._book = Book(store, self.counts)
+        self._lines: dict[str, _Line] = {}
+        self._aside = 0
+        self._ending = False
         self._busy_since: float | None = None
         self._dead = False
         self._thread = threading.Thread(target=self._run, name="teller", daemon=True)
@@ -61,7 +70,7 @@ class Teller:
 
         Raises Overloaded when too many wait, StoreUnavailable when the teller is gone.
         """
-        if self._queue.qsize() >= WAITING_MAX:
+        if self.waiting >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} commands are waiting already: ask again with the same key")
         self._queue.put(Job(stream, command, sink, token))
         if self._dead:
@@ -92,8 +101,8 @@ class Teller:
 
     @property
     def waiting(self) -> int:
-        """How many commands are queued and not yet taken."""
-        return self._queue.qsize()
+        """How many commands are queued and not yet taken, or were put aside until others have written."""
+        return self._queue.qsize() + self._aside
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Answer what is queued, then end the thread."""
@@ -101,25 +110,19 @@ class Teller:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        batch: list[Job] = []
         try:
-            while True:
-                batch, last = self._take()
-                if batch:
-                    self._busy_since = time.monotonic()
-                    self.counts.batch(len(batch))
-                    self._answer(batch)
-                    self._busy_since = None
-                    batch = []
-                if last:
-                    break
+            while not self._ending or self._lines:
+                self._take()
+                self._busy_since = time.monotonic()
+                self._round()
+                self._busy_since = None
         except BaseException as fault:
             log.critical("the teller died", exc_info=True)
             self._dead = True
             gone = StoreUnavailable(
                 "the service has lost its ledger thread and is ending: ask again with the same key"
             )
-            _deliver([(job, gone) for job in batch])
+            _deliver([(job, gone) for line in self._lines.values() for job in line.jobs])
             self._fail_waiting()
             if self._on_death:
                 self._on_death(fault)
@@ -127,15 +130,26 @@ class Teller:
         self._dead = True
         self._fail_waiting()
 
-    def _take(self) -> tuple[list[Job], bool]:
-        job = self._queue.get()
-        batch: list[Job] = []
-        while job is not None:
-            batch.append(job)
-            if len(batch) >= BATCH_MAX or self._queue.empty():
-                return batch, False
-            job = self._queue.get()
-        return batch, True
+    def _take(self) -> None:
+        """Put what is queued into its lines. Waits for a command, or until a line is due."""
+        taken = 0
+        wait_s = None
+        if self._lines:
+            wait_s = max(0.0, min(line.due for line in self._lines.values()) - time.monotonic())
+        if self._ending:
+            time.sleep(wait_s or 0.0)
+            return
+        with contextlib.suppress(Empty):
+            while taken < BATCH_MAX:
+                job = self._queue.get(timeout=wait_s) if wait_s != 0 else self._queue.get_nowait()
+                wait_s = 0
+                if job is None:
+                    self._ending = True
+                    break
+                taken += 1
+                self._lines.setdefault(job.stream, _Line()).jobs.append(job)
+        if taken:
+            self.counts.batch(taken)
 
     def _fail_waiting(self) -> None:
         closed = StoreUnavailable("the service is ending: ask again with the same key")
@@ -147,43 +161,54 @@ class Teller:
                     waiting.append((job, closed))
         _deliver(waiting)
 
-    def _answer(self, batch: Sequence[Job]) -> None:
-        streams: dict[str, list[Job]] = {}
-        for job in batch:
-            streams.setdefault(job.stream, []).append(job)
-        for attempt in range(STALE_RETRIES):
-            streams = self._round(streams)
-            if not streams:
-                return
-            self.counts.stale_heads += len(streams)
-            log.info("stale heads", extra={"attempt": attempt, "streams": sorted(streams)})
-        busy = StoreUnavailable("other writers were faster each time: ask again with the same key")
-        _deliver([(job, busy) for jobs in streams.values() for job in jobs])
-
-    def _round(self, streams: dict[str, list[Job]]) -> dict[str, list[Job]]:
-        """Decide and append once for each stream; returns those whose head had moved on."""
-        now = self._clock()
+    def _round(self) -> None:
+        """Decide for each line that is due, append once for all, and answer."""
+        now, started = self._clock(), time.monotonic()
         answers: list[tuple[Job, Outcome]] = []
         plans: list[Plan] = []
-        again: dict[str, list[Job]] = {}
-        for stream, jobs in streams.items():
+        for stream, line in [(name, line) for name, line in self._lines.items() if line.due <= started]:
+            # Who lost tries with fewer: what takes less time is more likely to come first, and then has a turn.
+            jobs = line.jobs[: max(1, min(BATCH_MAX, len(line.jobs) >> self._book.losses(stream)))]
             try:
+                if self._waits(stream, line, jobs, now, started):
+                    continue
                 plan = self._book.plan(stream, jobs, now)
             except OdometerError as error:
                 answers += [(job, error) for job in jobs]
                 continue
             if plan is None:
-                again[stream] = jobs
+                answers += self._lost(stream, started)
             elif plan.write is None:
                 answers += plan.decisions
             else:
                 plans.append(plan)
         if plans:
-            answers += self._append(plans, again)
+            answers += self._append(plans, started)
+        self._leave(answers)
+        self._aside = sum(len(line.jobs) for line in self._lines.values())
         _deliver(answers)
-        return again
 
-    def _append(self, plans: Sequence["Plan"], again: dict[str, list[Job]]) -> list[tuple[Job, Outcome]]:
+    def _waits(self, stream: str, line: "_Line", jobs: Sequence[Job], now: str, started: float) -> bool:
+        """Whether it is another process's turn; then the line is due again later."""
+        wait_s = self._book.wait_s(stream, jobs, now)
+        if wait_s <= 0:
+            return False
+        line.due = time.monotonic() + wait_s
+        return line.is_patient(started)
+
+    def _lost(self, stream: str, started: float) -> list[tuple[Job, Outcome]]:
+        """Others were faster: the line tries again in a moment, unless that went on for too long."""
+        line = self._lines[stream]
+        self.counts.stale_heads += 1
+        wait_s, losses = self._book.lost(stream), self._book.losses(stream)
+        log.info("stale head", extra={"losses": losses, "stream": stream})
+        if losses < LOSSES_MAX and line.is_patient(started):
+            line.due = time.monotonic() + wait_s
+            return []
+        busy = StoreUnavailable("other writers were faster each time: ask again with the same key")
+        return [(job, busy) for job in line.jobs]
+
+    def _append(self, plans: Sequence["Plan"], started: float) -> list[tuple[Job, Outcome]]:
         answers: list[tuple[Job, Outcome]] = []
         try:
             done = self._store.append([plan.write for plan in plans if plan.write is not None])
@@ -201,9 +226,34 @@ class Teller:
                 self._book.keep(plan)
                 answers += plan.decisions
             else:
-                self._book.forget(plan.stream)
-                again[plan.stream] = [job for job, _ in plan.decisions]
+                answers += self._lost(plan.stream, started)
         return answers
+
+    def _leave(self, answers: Sequence[tuple[Job, Outcome]]) -> None:
+        """Take those who are answered out of their lines, of which they are the first ones."""
+        for stream, count in Counter(job.stream for job, _ in answers).items():
+            line = self._lines[stream]
+            if count == len(line.jobs):
+                del self._lines[stream]
+            else:
+                self._lines[stream] = _Line(line.jobs[count:])
+
+
+@dataclass(slots=True)
+class _Line:
+    """The commands that wait for one stream, the oldest first."""
+
+    jobs: list[Job] = field(default_factory=list)
+    due: float = 0.0
+    """When to try next."""
+    unlucky_since: float | None = None
+    """When they first had to wait for others; None when they did not."""
+
+    def is_patient(self, now: float) -> bool:
+        """Whether they may go on waiting. The first call starts the time."""
+        if self.unlucky_since is None:
+            self.unlucky_since = now
+        return now - self.unlucky_since < PATIENCE_S
 
 
 class _Nobody:

@@ -4,25 +4,32 @@ import asyncio
 import itertools
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Load:
-    """One run: requests per second, and the generator's own CPU seconds per request."""
+    """One run: requests per second, the generator's own CPU seconds per request, and how long answers took."""
 
     rate: float
     own_cpu_s: float
     statuses: dict[int, int]
+    p99_s: float
+    by_port: dict[int, int]
+    """Answers from each port."""
 
 
 class _Connection(asyncio.Protocol):
     def __init__(
-        self, requests: Iterator[bytes], done: "asyncio.Future[None]", statuses: dict[int, int]
+        self,
+        requests: Iterator[bytes],
+        done: "asyncio.Future[None]",
+        statuses: dict[int, int],
+        took: list[float],
     ) -> None:
-        self._requests, self._done, self._statuses = requests, done, statuses
-        self._buffer = b""
+        self._requests, self._done, self._statuses, self._took = requests, done, statuses, took
+        self._buffer, self._sent = b"", 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -35,6 +42,7 @@ class _Connection(asyncio.Protocol):
             if not self._done.done():
                 self._done.set_result(None)
         else:
+            self._sent = time.perf_counter()
             self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
@@ -46,6 +54,7 @@ class _Connection(asyncio.Protocol):
         length = int(self._buffer[at + 15 : self._buffer.index(b"\r\n", at)])
         if len(self._buffer) < head + 4 + length:
             return
+        self._took.append(time.perf_counter() - self._sent)
         status = int(self._buffer[9:12])
         self._statuses[status] = self._statuses.get(status, 0) + 1
         self._buffer = b""
@@ -56,39 +65,61 @@ class _Connection(asyncio.Protocol):
             self._done.set_exception(exc or ConnectionError("closed early"))
 
 
-async def _run(port: int, requests: list[bytes], connections: int) -> Load:
+async def _run(ports: Sequence[int], requests: list[bytes], connections: int) -> Load:
     loop = asyncio.get_running_loop()
     statuses: dict[int, int] = {}
+    took: dict[int, list[float]] = {port: [] for port in ports}
     shared = iter(requests)
     done = [loop.create_future() for _ in range(connections)]
     before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    for future in done:
+    for future, port in zip(done, itertools.cycle(ports), strict=False):
         await loop.create_connection(
-            lambda future=future: _Connection(shared, future, statuses), "127.0.0.1", port
+            lambda future=future, port=port: _Connection(shared, future, statuses, took[port]),
+            "127.0.0.1",
+            port,
         )
     await asyncio.gather(*done)
-    took = time.perf_counter() - started
+    seconds = time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Load(len(requests) / took, cpu / len(requests), statuses)
+    each = sorted(itertools.chain(*took.values()))
+    return Load(
+        len(requests) / seconds,
+        cpu / len(requests),
+        statuses,
+        each[len(each) * 99 // 100],
+        {port: len(some) for port, some in took.items()},
+    )
 
 
-def run(port: int, requests: list[bytes], connections: int) -> Load:
-    """Send all `requests` over `connections` kept-alive connections, one at a time on each."""
+def run(ports: Sequence[int], requests: list[bytes], connections: int) -> Load:
+    """Send all `requests` over `connections` kept-alive connections, one at a time on each.
+
+    The connections are spread evenly over `ports`; each takes the next request, whatever it is.
+    """
     try:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(port, requests, connections))
+            return runner.run(_run(ports, requests, connections))
     except ImportError:
-        return asyncio.run(_run(port, requests, connections))
+        return asyncio.run(_run(ports, requests, connections))
 
 
-def charge_requests(number: int, dataset: str, token: str, body: bytes, keys: Iterator[str]) -> list[bytes]:
-    """`number` charge requests with keys of their own."""
-    head = (
-        f"POST /v1/datasets/{dataset}/charges HTTP/1.1\r\nhost: 127.0.0.1\r\n"
-        "content-type: application/json\r\n"
-        f"authorization: Bearer {token}\r\ncontent-length: {len(body)}\r\nidempotency-key: "
-    ).encode()
-    return [head + key.encode() + b"\r\n\r\n" + body for key in itertools.islice(keys, number)]
+def charge_requests(
+    number: int, datasets: Sequence[str], token: str, body: bytes, keys: Iterator[str]
+) -> list[bytes]:
+    """`number` charge requests with keys of their own, on the datasets in turn."""
+    heads = [
+        (
+            f"POST /v1/datasets/{dataset}/charges HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+            "content-type: application/json\r\n"
+            f"authorization: Bearer {token}\r\ncontent-length: {len(body)}\r\nidempotency-key: "
+        ).encode()
+        for dataset in datasets
+    ]
+    which = itertools.cycle(heads)
+    return [
+        head + key.encode() + b"\r\n\r\n" + body
+        for head, key in zip(which, itertools.islice(keys, number), strict=False)
+    ]

@@ -42,7 +42,16 @@ def receipt(dataset: str, charge: OneCharge, principal: str, sequence: int, rho:
         charges=[ChargeReply(mechanism=charge.mechanism.document(), count=charge.count)],
         loss=LossReply(pure=None, rho=rho, mu=None, delta=0.0),
         left=[
-            LeftReply(budget="life", kind="approximate", order=8.0, limit=1e4, spent=rho, left=1e4, used=0.0)
+            LeftReply(
+                budget="life",
+                scope="dataset",
+                kind="approximate",
+                order=8.0,
+                limit=1e4,
+                spent=rho,
+                left=1e4,
+                used=0.0,
+            )
         ],
     )
 
