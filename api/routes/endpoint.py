@@ -54,11 +54,11 @@ def _call(operation: Operation, request: Request, body: bytes, who: Identity) ->
     query = None
     state = request.app.state
     if operation.query is not None:
-        if "dataset" in request.path_params:
-            state.accountant.state(request.path_params["dataset"])  # 404 comes before 422
         try:
             query = operation.query.model_validate_strings(dict(request.query_params))
         except ValidationError as error:
+            if "dataset" in request.path_params:
+                state.accountant.state(request.path_params["dataset"])  # 404 comes before 422
             invalid(error)
     headers = request.headers
     return Call(

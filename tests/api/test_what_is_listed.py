@@ -49,6 +49,15 @@ def test_a_frozen_dataset_is_listed_with_its_problem_among_the_others(service: L
     assert items[1]["problem"]["type"] == "/problems/ledger-rolled-back"
 
 
+def test_of_a_frozen_dataset_the_entries_are_shown_and_nothing_else(service: Live) -> None:
+    service.open("b")
+    freeze(service, "b")
+    assert _get(service, "/v1/datasets/b/ledger?order=desc")["items"][0]["entry"]["type"] == "frozen"
+    for path in ("", "/odometer", "/history", "/spend", "/budgets", "/holds", "/scopes?kind=principal"):
+        reply = service.ask("GET", f"/v1/datasets/b{path}", "reader")
+        assert (reply.status_code, reply.json()["type"]) == (503, "/problems/ledger-rolled-back"), path
+
+
 def test_a_ledger_that_is_gone_altogether_is_still_listed(service: Live) -> None:
     for name in ("a", "b"):
         service.open(name)
@@ -66,6 +75,8 @@ def test_a_frozen_shard_shows_on_its_dataset(service: Live) -> None:
     (shard,) = [one for one in _accountant(service).teller.streams() if one.startswith("~units/local/")]
     freeze(service, shard)
     assert _get(service, "/v1/datasets/local")["frozen_shards"] == [int(shard[-4:], 16)]
+    lost = service.ask("GET", "/v1/datasets/local/odometer?scope=unit/u1", "reader")
+    assert (lost.status_code, lost.json()["type"]) == (503, "/problems/ledger-rolled-back")
     assert service.ask("POST", "/v1/datasets/local/unfreeze", json={"reason": "a drill"}).status_code == 200
     assert _get(service, "/v1/datasets/local")["frozen_shards"] == []
 

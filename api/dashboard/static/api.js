@@ -6,10 +6,11 @@ const TIMEOUT_MS = 15000;
 
 /** What went wrong, in the words of the service's problem body where it sent one. */
 export class Problem extends Error {
-  constructor(status, title, detail) {
+  constructor(status, title, detail, type = "") {
     super(title);
     this.status = status;
     this.detail = detail;
+    this.type = type;
   }
 }
 
@@ -32,7 +33,7 @@ export async function get(path) {
   const body = await response.json().catch(() => null);
   if (!response.ok || body === null) {
     const title = body?.title ?? `The service answered ${response.status}`;
-    throw new Problem(response.status, title, body?.detail ?? "It did not say why.");
+    throw new Problem(response.status, title, body?.detail ?? "It did not say why.", body?.type);
   }
   return body;
 }

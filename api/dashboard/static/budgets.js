@@ -1,35 +1,64 @@
 // One budget as a bar with its numbers in words: colour never says anything alone.
 
 import { chip, h } from "./dom.js";
-import { down, exact, percent, up } from "./numbers.js";
-import { budgetKind } from "./words.js";
+import { down, exact, percent, up, when } from "./numbers.js";
+import { until } from "./times.js";
+import { budgetKind, scopeWords, windowWord } from "./words.js";
 
 const LOW_FROM = 0.8;
 
+/** Whether each of many scopes has this budget, so that nothing is spent of it as a whole. */
+export function forEach(budget) {
+  return budget.used === null || budget.used === undefined;
+}
+
 /** Where a budget stands: its tone and the word for it. */
 export function standing(budget) {
+  if (forEach(budget)) return { tone: "each", word: "One for each" };
   if (budget.spent === null) return { tone: "none", word: "No bound" };
   if (budget.left <= 0 || budget.used >= 1) return { tone: "bad", word: "Spent" };
   if (budget.used >= LOW_FROM) return { tone: "low", word: "Running low" };
   return { tone: "good", word: "Within budget" };
 }
 
-function meter(budget, tone, label) {
-  const share = budget.spent === null ? 1 : Math.min(1, Math.max(0, budget.used ?? 0));
-  const full = h("div", { class: "bar-full" });
-  full.style.setProperty("width", `${share * 100}%`);
+/** How full a budget is, 0 to 1, for sorting; what is counted elsewhere is not full here. */
+export function fullness(budget) {
+  return forEach(budget) ? 0 : budget.spent === null ? 1 : budget.used;
+}
+
+const clamped = (share) => Math.min(1, Math.max(0, share));
+
+/** [used for good, held] as shares of the limit. */
+function shares(budget) {
+  if (budget.spent === null) return [1, 0];
+  const used = clamped(budget.used);
+  const held = budget.held && budget.spent > 0 ? used * clamped(budget.held / budget.spent) : 0;
+  return [used - held, held];
+}
+
+function part(kind, share) {
+  const element = h("div", { class: kind });
+  element.style.setProperty("width", `${share * 100}%`);
+  return element;
+}
+
+/** The bar of a budget; what open holds may give back is its lighter part. */
+export function meter(budget, label) {
+  const [used, held] = shares(budget);
+  const words = budget.spent === null ? "no bound" : `${percent(used + held)} used`;
   return h(
     "div",
     {
-      class: `bar ${tone}`,
+      class: `bar ${standing(budget).tone}`,
       role: "meter",
       "aria-label": label,
       "aria-valuemin": 0,
       "aria-valuemax": 100,
-      "aria-valuenow": Math.min(100, Math.ceil(share * 1000) / 10),
-      "aria-valuetext": budget.spent === null ? "no bound" : `${percent(share)} used`,
+      "aria-valuenow": Math.min(100, Math.ceil((used + held) * 1000) / 10),
+      "aria-valuetext": held > 0 ? `${words}, of which ${percent(held)} is held` : words,
     },
-    full,
+    part("bar-full", used),
+    held > 0 ? part("bar-held", held) : null,
   );
 }
 
@@ -37,31 +66,59 @@ function figure(label, value, kind = "") {
   return h("div", { class: `figure ${kind}` }, h("dt", {}, label), h("dd", {}, value));
 }
 
-/** A row for one BUDGET_STATE document. */
-export function budgetRow(budget, { detailed = false } = {}) {
+/** "daily, renews in 3 h", or null for a budget for life. */
+export function windowNote(budget) {
+  if (!budget.window) return null;
+  const words = windowWord(budget.window);
+  if (!budget.renews) return words;
+  return h("time", { datetime: budget.renews, title: `${when(budget.renews)} UTC` }, `${words}, renews ${until(budget.renews)}`);
+}
+
+function note(budget) {
+  if (!forEach(budget) && budget.spent === null) return "A charge has no bound in this budget's quantity, so nothing more is admitted.";
+  return budget.covers && budget.covers !== "all entries" ? `Covers ${budget.covers}.` : null;
+}
+
+function figures(budget, symbol) {
+  const with_ = (value) => (value === "no bound" ? value : `${symbol} ${value}`);
+  const limit = figure("Limit", with_(exact(budget.limit)));
+  if (forEach(budget)) return [limit];
+  return [
+    figure("Spent", with_(up(budget.spent)), "spent"),
+    budget.held ? figure("of which held", with_(up(budget.held)), "held") : null,
+    figure("Left", with_(down(budget.spent === null ? 0 : Math.max(0, budget.left ?? 0))), "left"),
+    limit,
+  ];
+}
+
+/** A row for one BUDGET_STATE document; `partitioned`: a dataset's budget holds for each of its partitions. */
+export function budgetRow(budget, { detailed = false, partitioned = false } = {}) {
   const { tone, word } = standing(budget);
   const { symbol, text } = budgetKind(budget);
-  const with_ = (value) => (value === "no bound" ? value : `${symbol} ${value}`);
-  const left = budget.spent === null ? 0 : Math.max(0, budget.left ?? 0);
+  const each = forEach(budget);
+  const whose = scopeWords(budget.scope ?? "dataset") ?? (partitioned ? "each partition" : null);
   const share = h("span", { class: "bar-share" }, budget.spent === null ? "–" : percent(budget.used ?? 0));
-  const note =
-    budget.spent === null
-      ? "A charge has no bound in this budget's quantity, so nothing more is admitted."
-      : budget.covers && budget.covers !== "all entries"
-        ? `Covers ${budget.covers}.`
-        : null;
+  const more = detailed ? note(budget) : null;
+  const window = windowNote(budget);
   return h(
     "div",
     { class: "budget", "data-budget": budget.name },
-    h("div", { class: "budget-head" }, h("span", { class: "budget-name" }, budget.name), h("span", { class: "muted small" }, text), chip(word, tone)),
-    h("div", { class: "bar-row" }, meter(budget, tone, `Budget ${budget.name}`), share),
     h(
-      "dl",
-      { class: "figures" },
-      figure("Spent", with_(up(budget.spent)), "spent"),
-      figure("Left", with_(down(left)), "left"),
-      figure("Limit", with_(exact(budget.limit))),
+      "div",
+      { class: "budget-head" },
+      h("span", { class: "budget-name" }, budget.name),
+      h("span", { class: "muted small" }, text),
+      whose ? h("span", { class: "small scope" }, `for ${whose}`) : null,
+      window ? h("span", { class: "small window" }, window) : null,
+      chip(word, tone),
     ),
-    detailed && note ? h("p", { class: "small muted" }, note) : null,
+    each ? null : h("div", { class: "bar-row" }, meter(budget, `Budget ${budget.name}`), share),
+    h("dl", { class: "figures" }, figures(budget, symbol)),
+    more ? h("p", { class: "small muted" }, more) : null,
   );
+}
+
+/** What one scope has left of a budget, as a row: `left` is a LEFT document, `budgets` the dataset's by name. */
+export function leftRow(left, budgets) {
+  return budgetRow({ ...budgets.get(left.budget), held: null, ...left, scope: "dataset", name: left.budget });
 }

@@ -1,14 +1,19 @@
 // One dataset: reads everything at once, then each part draws itself.
 
-import { get, refreshing } from "./api.js";
+import { get, Problem, refreshing } from "./api.js";
 import { budgetRow } from "./budgets.js";
 import { byId, chip, fill, h } from "./dom.js";
+import { explained, frozenShards, needsAPerson } from "./frozen.js";
 import { showHistory } from "./history.js";
+import { showHolds } from "./holds.js";
 import { startLedger } from "./ledger.js";
 import { count, exact, when } from "./numbers.js";
-import { showHero, showReadings, startDelta } from "./readings.js";
+import { showHero, showNoHero, showReadings, startDelta } from "./readings.js";
+import { eachNote, showScopes } from "./scopes.js";
+import { showShares } from "./shares.js";
 import { showSpend } from "./spend.js";
-import { adjacency } from "./words.js";
+import { showUnits, startUnits } from "./units.js";
+import { adjacency, composition } from "./words.js";
 
 const HISTORY_POINTS = 200;
 const name = byId("content").dataset.dataset;
@@ -20,6 +25,7 @@ function facts(dataset) {
     fact("Protects", `each ${dataset.unit}`),
     fact("Neighbours", adjacency(dataset.adjacency)),
     fact("δ", exact(dataset.delta)),
+    dataset.composition === "sequential" ? null : fact("Composes", composition(dataset)),
     fact("Entries", count(dataset.sequence)),
     fact("Opened", h("time", { datetime: dataset.created, title: dataset.created }, when(dataset.created).slice(0, 10))),
     dataset.closed ? chip("Closed", "none", "Nothing more can be charged") : null,
@@ -27,31 +33,75 @@ function facts(dataset) {
   ];
 }
 
-function budgets(dataset) {
-  if (dataset.budgets.length) return dataset.budgets.map((budget) => budgetRow(budget, { detailed: true }));
+function budgets(dataset, states) {
+  const partitioned = dataset.composition === "by_partition";
+  if (states.length) return [states.map((budget) => budgetRow(budget, { detailed: true, partitioned })), eachNote(dataset)];
   return h("p", { class: "muted" }, "No budget: this dataset counts what is spent and refuses nothing.");
 }
 
 const ledger = startLedger(root);
 startDelta(root);
+startUnits(root);
 
-async function load() {
+/** Show the parts of the page that this dataset has numbers for. */
+function arrange({ readable, byUnit }) {
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const kinds = part.dataset.part.split(" ");
+    part.hidden = !readable || (byUnit && kinds.includes("whole")) || (!byUnit && kinds.includes("units"));
+  }
+  byId("content").hidden = false; // before drawing: a chart needs its width
+}
+
+/** What a dataset that cannot be read still shows: why, and its entries. */
+async function showTrouble(problem) {
+  arrange({ readable: false, byUnit: false });
+  fill(byId("facts"), chip("Nothing is charged on it", "bad"));
+  fill(byId("trouble"), explained(name, problem));
+  await ledger.newest(Promise.resolve(new Map()));
+}
+
+async function showUnitsOnly(dataset) {
+  await ledger.newest(Promise.resolve(new Map()));
+  arrange({ readable: true, byUnit: true });
+  fill(byId("budgets"), budgets(dataset, dataset.budgets));
+  showNoHero();
+  showUnits(dataset);
+  showHolds(await get(`${root}/holds`), new Map());
+}
+
+async function showWhole(dataset) {
   const spend = get(`${root}/spend`);
   const names = spend.then((body) => new Map(body.by_principal.map((row) => [row.principal, row.name])));
-  const [dataset, odometer, history, spent] = await Promise.all([
-    get(root),
+  const [odometer, history, spent, holds, known] = await Promise.all([
     get(`${root}/odometer`),
     get(`${root}/history?points=${HISTORY_POINTS}`),
     spend,
+    dataset.open_holds ? get(`${root}/holds`) : { items: [] },
+    names,
     ledger.newest(names),
   ]);
-  byId("content").hidden = false; // before drawing: a chart needs its width
-  fill(byId("facts"), facts(dataset));
-  fill(byId("budgets"), budgets(dataset));
-  showHero(odometer);
+  arrange({ readable: true, byUnit: false });
+  fill(byId("budgets"), budgets(dataset, odometer.budgets));
+  showHero(odometer, { partitioned: dataset.composition === "by_partition" });
   showReadings(odometer);
   showSpend(spent);
+  showHolds(holds, known);
   showHistory(history);
+  await Promise.all([showScopes(root, dataset, known), showShares(root, dataset)]);
+}
+
+async function load() {
+  let dataset;
+  try {
+    dataset = await get(root);
+  } catch (problem) {
+    if (!(problem instanceof Problem) || !needsAPerson(problem)) throw problem;
+    await showTrouble(problem);
+    return;
+  }
+  await (dataset.composition === "by_unit" ? showUnitsOnly(dataset) : showWhole(dataset));
+  fill(byId("facts"), facts(dataset));
+  fill(byId("trouble"), [frozenShards(dataset)]);
   byId("updated").textContent = `Read at ${when(new Date().toISOString()).slice(11)} UTC`;
 }
 

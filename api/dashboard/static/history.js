@@ -101,7 +101,9 @@ export function showHistory({ points }) {
   const budgets = points.some((p) => Object.keys(p.used ?? {}).length > 0);
   document.querySelector("input[name=what][value=used]").disabled = !budgets;
   if (points.length < 2) {
-    fill(byId("history"), h("p", { class: "muted" }, "Nothing has been charged yet: the line starts with the first charge."));
+    const nothing = points[0]?.if_stopped_now === 0;
+    const why = nothing ? "Nothing has been charged yet: the line starts with the first charge." : "There are too many entries to draw this line truly. The reading above is the present one.";
+    fill(byId("history"), h("p", { class: "muted" }, why));
     return;
   }
   const last = points.at(-1);

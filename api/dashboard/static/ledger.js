@@ -3,29 +3,89 @@
 import { attempt, get } from "./api.js";
 import { byId, chip, fill, h, table } from "./dom.js";
 import { count, exact, when } from "./numbers.js";
-import { budgetKind, charges } from "./words.js";
+import { budgetKind, charges, scopeWords, windowWord } from "./words.js";
 
 const PAGE = 20;
 const SHOWN_ITEMS = 3;
-const WORD = { opened: "Opened", charged: "Charged", budget_set: "Budget set", closed: "Closed" };
+const SHOWN_NAMES = 5;
+const WORD = {
+  opened: "Opened",
+  charged: "Charged",
+  held: "Held",
+  settled: "Settled",
+  budget_set: "Budget set",
+  partitions_added: "Partitions added",
+  synced: "Budgets copied",
+  closed: "Closed",
+  frozen: "Frozen",
+  unfrozen: "Unfrozen",
+};
+const TONE = { charged: "", held: "low", settled: "", frozen: "bad", unfrozen: "low" };
 
-function happened(entry) {
-  if (entry.type === "charged") {
-    const lines = charges(entry.command?.charges ?? []);
-    const rest = lines.length - SHOWN_ITEMS;
-    return [lines.slice(0, SHOWN_ITEMS).map((line) => h("div", {}, line)), rest > 0 ? h("div", { class: "muted" }, `and ${rest} more`) : null];
-  }
-  if (entry.type === "budget_set") return limit(entry.entry.budget);
-  if (entry.type === "opened") {
+/** The first few of a list, and how many more. */
+function some(names, what) {
+  const rest = names.length - SHOWN_NAMES;
+  return `${what} ${names.slice(0, SHOWN_NAMES).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
+}
+
+/** Whom a charge is about and who asked, beside the principal. */
+function about({ command = {}, team, by }, names) {
+  const { partitions, units, group } = command;
+  const parts = [
+    partitions === "all" ? "on all partitions" : partitions ? some(partitions, "on partitions") : null,
+    units ? some(units, units.length === 1 ? "on unit" : `on ${count(units.length)} units:`) : null,
+    group ? `group ${group.name}, ${count(group.runs)} runs together` : null,
+    team ? `team ${team}` : null,
+    by ? `asked by ${names.get(by) || by} on the principal's behalf` : null,
+  ].filter(Boolean);
+  return parts.length ? h("div", { class: "small muted" }, parts.join(" · ")) : null;
+}
+
+function charged(entry, names) {
+  const lines = charges(entry.command?.charges ?? []);
+  const rest = lines.length - SHOWN_ITEMS;
+  return [
+    lines.slice(0, SHOWN_ITEMS).map((line) => h("div", {}, line)),
+    rest > 0 ? h("div", { class: "muted" }, `and ${rest} more`) : null,
+    about(entry, names),
+  ];
+}
+
+function settled(entry, names) {
+  const items = entry.held?.command?.charges ?? [];
+  const used = entry.used.map((number, i) => `${count(number)} of ${count(items[i]?.count ?? "?")} used`);
+  const nothing = entry.used.every((number) => number === 0);
+  return [
+    h("div", {}, `Hold ${entry.hold}: ${nothing ? "nothing was used, all of it comes back" : used.join(", ")}`),
+    about(entry.held ?? {}, names),
+  ];
+}
+
+const HAPPENED = {
+  charged,
+  held: (entry, names) => [charged(entry, names), h("div", { class: "small muted" }, `spent at once; may be settled for less until ${when(entry.expires)} UTC`)],
+  settled,
+  budget_set: (entry) => limit(entry.entry.budget),
+  opened: (entry) => {
     const budgets = Object.values(entry.budgets ?? {}).map((each) => h("div", {}, limit(each.budget)));
     return budgets.length ? budgets : "Without a budget: counts and refuses nothing";
-  }
-  return entry.type === "closed" ? "Nothing more can be charged" : "";
+  },
+  partitions_added: (entry) => some(entry.partitions, "New:"),
+  synced: (entry) => (entry.closed ? "The dataset was closed" : "The dataset's budgets, as they are from here on"),
+  closed: () => "Nothing more can be charged",
+  frozen: (entry) => `The ledger went back in time: entry ${count(entry.seen[0])} was there and is gone or differs. Nothing is charged from here on`,
+  unfrozen: (entry) => `A person decided to go on without what was lost, up to entry ${count(entry.seen[0])}: “${entry.reason}”`,
+};
+
+function happened(entry, names) {
+  return HAPPENED[entry.type]?.(entry, names) ?? "";
 }
 
 function limit(budget) {
   const value = budget.epsilon ?? budget.rho ?? budget.mu;
-  return `${budget.name}: ${budgetKind(budget).text}, limit ${exact(Number(value))}`;
+  const whose = scopeWords(budget.scope ?? "dataset");
+  const parts = [`${budget.name}: ${budgetKind(budget).text}, limit ${exact(Number(value))}`, whose ? `for ${whose}` : null, budget.window ? windowWord(budget.window) : null];
+  return parts.filter(Boolean).join(", ");
 }
 
 /** A button with the short hash; pressed, the whole entry follows in a row of its own. */
@@ -50,8 +110,8 @@ function row({ sequence, hash, entry }, names) {
   return [
     count(sequence),
     h("time", { datetime: entry.time, title: entry.time }, when(entry.time)),
-    chip(WORD[entry.type] ?? entry.type, entry.type === "charged" ? "" : "none"),
-    h("div", {}, happened(entry)),
+    chip(WORD[entry.type] ?? entry.type.replaceAll("_", " "), TONE[entry.type] ?? "none"),
+    h("div", {}, happened(entry, names)),
     h("span", { class: "principal", title: who }, names.get(who) || who || "–"),
     raw({ hash, ...entry }),
   ];

@@ -1,8 +1,9 @@
 // The overview: every dataset with its budgets, the fullest first among those loaded.
 
 import { attempt, get, refreshing } from "./api.js";
-import { budgetRow, standing } from "./budgets.js";
+import { budgetRow, fullness, standing } from "./budgets.js";
 import { byId, chip, fill, h } from "./dom.js";
+import { explained, frozenShards, word as problemWord } from "./frozen.js";
 import { count, exact } from "./numbers.js";
 import { adjacency } from "./words.js";
 
@@ -10,13 +11,37 @@ const PAGE = 100;
 const FILTER_FROM = 5;
 const state = { datasets: [], next: null };
 
-const fullness = (dataset) => Math.max(0, ...dataset.budgets.map((b) => (b.spent === null ? 1 : (b.used ?? 0))));
+/** What a person has to look at comes first, then the fullest budget. */
+function urgency(dataset) {
+  if (dataset.problem) return 3;
+  if (dataset.frozen_shards?.length) return 2;
+  return Math.max(0, ...dataset.budgets.map(fullness));
+}
+
+const address = (dataset) => `/datasets/${encodeURIComponent(dataset.name)}`;
+
+/** A dataset that cannot be read: why, and what to do. */
+function problemCard({ name, problem }) {
+  return h(
+    "article",
+    { class: "panel card trouble", "data-dataset": name },
+    h(
+      "div",
+      { class: "card-head" },
+      h("h2", {}, h("a", { href: address({ name }), class: "mono" }, name)),
+      h("div", { class: "chips" }, chip(problemWord(problem), "bad")),
+    ),
+    h("div", { class: "card-budgets" }, explained(name, problem, { heading: "h3" })),
+  );
+}
 
 function card(dataset) {
-  const url = `/datasets/${encodeURIComponent(dataset.name)}`;
+  if (dataset.problem) return problemCard(dataset);
+  const url = address(dataset);
+  const partitioned = dataset.composition === "by_partition";
   const budgets = dataset.odometer_only
     ? [h("p", { class: "muted small" }, "Counts what is spent and refuses nothing: this dataset was opened without a budget.")]
-    : dataset.budgets.map((budget) => budgetRow(budget));
+    : dataset.budgets.map((budget) => budgetRow(budget, { partitioned }));
   const entries = `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`;
   return h(
     "article",
@@ -32,9 +57,12 @@ function card(dataset) {
         { class: "chips" },
         dataset.closed ? chip("Closed", "none", "Nothing more can be charged") : null,
         dataset.odometer_only ? chip("Odometer only") : null,
+        partitioned ? chip("By partition", "", "Disjoint parts: each has an odometer of its own") : null,
+        dataset.composition === "by_unit" ? chip("By unit", "", "Each unit has an odometer of its own") : null,
+        dataset.open_holds ? chip(`${count(dataset.open_holds)} held`, "low", "Open holds: spent now, and may be settled for less") : null,
       ),
     ),
-    h("div", { class: "card-budgets" }, budgets),
+    h("div", { class: "card-budgets" }, frozenShards(dataset), budgets),
   );
 }
 
@@ -52,9 +80,14 @@ function empty() {
 }
 
 function summary() {
-  const all = state.datasets;
+  const all = state.datasets.filter((d) => !d.problem);
+  const troubled = state.datasets.filter((d) => d.problem);
   const of = (tone) => all.filter((d) => d.budgets.some((b) => standing(b).tone === tone)).length;
-  const parts = [`${count(all.length)}${state.next ? "+" : ""} ${all.length === 1 ? "dataset" : "datasets"}`];
+  const total = state.datasets.length;
+  const parts = [`${count(total)}${state.next ? "+" : ""} ${total === 1 ? "dataset" : "datasets"}`];
+  const frozen = troubled.filter((d) => problemWord(d.problem) === "Frozen").length;
+  if (frozen) parts.push(`${frozen} frozen`);
+  if (troubled.length > frozen) parts.push(`${troubled.length - frozen} damaged`);
   if (of("low")) parts.push(`${of("low")} running low`);
   if (of("bad")) parts.push(`${of("bad")} with a spent budget`);
   if (of("none")) parts.push(`${of("none")} without a bound`);
@@ -65,7 +98,7 @@ function show() {
   const wanted = byId("filter").value.trim().toLowerCase();
   const shown = state.datasets
     .filter((dataset) => dataset.name.includes(wanted))
-    .sort((a, b) => fullness(b) - fullness(a) || a.name.localeCompare(b.name));
+    .sort((a, b) => urgency(b) - urgency(a) || a.name.localeCompare(b.name));
   byId("summary").textContent = summary();
   byId("filter").closest("label").hidden = state.datasets.length < FILTER_FROM;
   byId("more").hidden = state.next === null;

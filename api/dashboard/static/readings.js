@@ -3,7 +3,7 @@
 import { get, Problem } from "./api.js";
 import { byId, chip, fill, h, table } from "./dom.js";
 import { exact, up, upOnWheels } from "./numbers.js";
-import { reading, symbol } from "./words.js";
+import { lossWords, reading, symbol } from "./words.js";
 
 /** Digits on wheels; the wheels are decoration, the label says the number. */
 function wheels(text) {
@@ -19,8 +19,20 @@ function wheels(text) {
   return h("div", { class: "wheels", "aria-hidden": "true" }, cells);
 }
 
+const WORST =
+  "Of the worst partition: a unit is in one partition for good, so nobody has lost more. The table of partitions has each of them.";
+
+/** Of a dataset by unit there is no reading as a whole. */
+export function showNoHero() {
+  fill(
+    byId("reading"),
+    h("p", {}, "There is no number for the dataset as a whole: each unit's own data is randomised by itself, and each unit has an odometer of its own."),
+    h("p", { class: "small muted" }, "Look one up below. Units are not listed."),
+  );
+}
+
 /** The reading that always holds, large, with its validity beside it. */
-export function showHero(odometer) {
+export function showHero(odometer, { partitioned = false } = {}) {
   const now = odometer.readings.find((each) => each.name === "if_stopped_now");
   if (!now) return fill(byId("reading"), h("p", { class: "muted" }, "The service sent no reading."));
   const text = now.value === null ? "no bound" : upOnWheels(now.value);
@@ -29,8 +41,16 @@ export function showHero(odometer) {
     h("p", { class: "sr" }, `${symbol(now.quantity)} is ${text}`),
     h("div", { class: "hero-row" }, h("span", { class: "hero-symbol", "aria-hidden": "true" }, symbol(now.quantity)), wheels(text)),
     h("p", { class: "hero-at" }, `if stopped now, at δ = ${exact(now.delta ?? odometer.delta)}`),
+    partitioned ? h("p", { class: "small" }, WORST) : null,
+    held(odometer.held),
     h("p", { class: "small muted" }, now.holds),
   );
+}
+
+/** What is spent but may come back, apart from what is spent for good. */
+function held(loss) {
+  const words = loss ? lossWords(loss, up) : "nothing";
+  return words === "nothing" ? null : h("p", { class: "small held-note" }, h("strong", {}, "Held: "), `${words}. It is part of this reading, and comes back as far as it is not used.`);
 }
 
 function row(each) {

@@ -8,6 +8,14 @@ export function adjacency(name) {
   return ADJACENCY[name] ?? name;
 }
 
+/** How the charges of a dataset add up, in words. */
+export function composition(dataset) {
+  if (dataset.composition === "by_partition") {
+    return `by partition, ${count(dataset.partitions.length)} of them`;
+  }
+  return dataset.composition === "by_unit" ? `by unit, over ${count(dataset.shards)} shards` : "sequentially";
+}
+
 /** What a budget limits, and the symbol of its quantity. */
 export function budgetKind(budget) {
   switch (budget.kind) {
@@ -24,6 +32,30 @@ export function budgetKind(budget) {
     default:
       return { symbol: "", text: budget.kind };
   }
+}
+
+/** Whose a budget is, "each principal" or "team ads"; null for the whole dataset. */
+export function scopeWords(scope) {
+  const [kind, name] = scope.split("/");
+  if (name === undefined) return null;
+  return name === "*" ? `each ${kind}` : `${kind} ${name}`;
+}
+
+const WINDOW = { hour: "hourly", day: "daily", week: "weekly", month: "monthly" };
+
+export function windowWord(window) {
+  return WINDOW[window] ?? `per ${window}`;
+}
+
+/** A LOSS document in one line; `show` rounds its numbers, up for what is spent. */
+export function lossWords(loss, show) {
+  const parts = [];
+  if (loss.pure) parts.push(`pure ε ${show(loss.pure)}`);
+  if (loss.rho) parts.push(`ρ ${show(loss.rho)}`);
+  if (loss.mu) parts.push(`μ ${show(loss.mu)}`);
+  if (loss.delta) parts.push(`δ ${show(loss.delta)}`);
+  if (parts.length) return parts.join(" · ");
+  return loss.pure === 0 ? "nothing" : "no bound in ε, ρ or μ";
 }
 
 const MECHANISM = {

@@ -1,0 +1,56 @@
+// Shares of a budget that are kept for teams: a bar of segments, and the same as a table.
+
+import { get } from "./api.js";
+import { byId, fill, h, table } from "./dom.js";
+import { down, percent, up } from "./numbers.js";
+import { budgetKind } from "./words.js";
+
+const COLUMNS = [
+  ["Team", "name"],
+  ["Share kept", "number"],
+  ["Of the limit, about", "number"],
+  ["ε if stopped now", "number"],
+];
+
+function segments(entries, free) {
+  const all = [...entries.map(([team, share]) => [team, share, "kept"]), ["everybody", free, "free"]].filter(([, share]) => share > 0);
+  return h(
+    "div",
+    { class: "segbar", "aria-hidden": "true" },
+    all.map(([name, share, kind]) => {
+      const element = h("div", { class: `segment ${kind}`, title: `${name}: ${percent(share)}` }, h("span", {}, name));
+      element.style.setProperty("width", `${share * 100}%`);
+      return element;
+    }),
+  );
+}
+
+function oneBudget(budget, lost) {
+  const entries = Object.entries(budget.reserved).map(([team, share]) => [team, Number(share)]);
+  const free = Math.max(0, 1 - entries.reduce((sum, [, share]) => sum + share, 0));
+  const { symbol, text } = budgetKind(budget);
+  const of = (share) => (budget.kind === "gdp" ? Math.sqrt(share) : share); // what adds up is μ², not μ
+  const part = (share) => `${symbol} ${down(of(share) * budget.limit)}`;
+  const rows = entries.map(([team, share]) => [h("span", { class: "mono" }, team), percent(share), part(share), lost.has(team) ? up(lost.get(team)) : "–"]);
+  rows.push([h("span", { class: "muted" }, "everybody"), percent(free), part(free), ""]);
+  return h(
+    "div",
+    { class: "reserved", "data-budget": budget.name },
+    h("p", {}, h("strong", {}, budget.name), " ", h("span", { class: "small muted" }, text)),
+    segments(entries, free),
+    h("div", { class: "scroll" }, table(COLUMNS, rows, `Shares of ${budget.name}`)),
+  );
+}
+
+/** The panel; hidden when no budget keeps shares. */
+export async function showShares(root, dataset) {
+  const budgets = dataset.budgets.filter((each) => each.reserved);
+  byId("shares-panel").hidden = budgets.length === 0;
+  if (!budgets.length) return;
+  const teams = await get(`${root}/scopes?kind=team&limit=1000`);
+  const lost = new Map(teams.items.map((item) => [item.scope.slice("team/".length), item.if_stopped_now]));
+  const note =
+    "A team's share is its own: charges of others are refused before they reach into it. Shares are cut at one coordinate of the budget " +
+    "(of an (ε, δ) budget at one Rényi order), so the amounts here are near, not exact.";
+  fill(byId("shares"), budgets.map((each) => oneBudget(each, lost)), h("p", { class: "small muted" }, note));
+}

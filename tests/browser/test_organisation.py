@@ -1,0 +1,386 @@
+"""What a data-protection officer sees of scopes, windows, holds, shares, units and frozen ledgers."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+from serving import GAUSSIAN, ONE, Live, live
+
+from accountant.commands import FreezeCommand
+from accountant.service import _Waiter
+from accountant.stores import Head
+from accountant.teller import utc_now
+from odometer_client.testing import Service
+
+MARKUP = "<img src=x onerror=\"document.title='owned'\"><b>Ann</b>"
+RUNNING: list[Live] = []
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """A service in this process, so that a ledger can be frozen."""
+    with live() as running:
+        accountant = running.app.state.accountant
+        end = accountant.clock()[:13] + ":59:59.999999Z"
+
+        def clock() -> str:
+            """The wall clock, but for the end of this hour: no window renews while the tests run."""
+            return min(utc_now(), end)
+
+        accountant.clock = accountant.teller._clock = clock
+        _fill(running)
+        RUNNING[:] = [running]
+        yield Service(running.url, running.admin, None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def running(service: Service) -> Live:
+    return RUNNING[0]
+
+
+def _zcdp(name: str, rho: float, **more: Any) -> dict[str, Any]:
+    return {"name": name, "kind": "zcdp", "rho": rho, **more}
+
+
+def _fill(running: Live) -> None:
+    """One dataset of each kind."""
+    ann = running.ask("POST", "/v1/keys", json={"role": "charger", "name": MARKUP, "team": "ads"}).json()
+    running.keys["ann"] = ann["token"]
+    proxy = running.ask(
+        "POST", "/v1/keys", json={"role": "charger", "name": "proxy", "acts_for": ["*"]}
+    ).json()
+    running.keys["proxy"] = proxy["token"]
+    running.open(
+        "shared",
+        budgets=[
+            _zcdp("life", 20, reserved={"ads": 0.5, "ops": 0.2}),
+            _zcdp("day", 8, window="day"),
+            _zcdp("each", 5, scope="principal/*"),
+            _zcdp("each-hour", 4, scope="principal/*", window="hour"),
+            _zcdp("sweeps", 10, scope="group/*"),
+        ],
+    )
+    assert running.charge("shared", "one", role="ann").status_code == 201
+    assert (
+        running.charge("shared", "sweep", {**ONE, "group": {"name": "sweep", "runs": 2}}).status_code == 201
+    )
+    for number in range(22):
+        body = {
+            "mechanism": {**GAUSSIAN, "noise_multiplier": 50},
+            "count": 1,
+            "principal": f"user-{number:02}",
+        }
+        assert running.charge("shared", f"user-{number}", body, "proxy").status_code == 201
+    _hold(running, "shared", "kept", 4, "ann")
+    settled = _hold(running, "shared", "settled", 2, "ann")
+    path = f"/v1/datasets/shared/holds/{settled}/settlement"
+    assert running.ask("POST", path, "ann", json={"used": 1}).status_code == 200
+    running.open("regions", rho=10, composition="by_partition", partitions=["eu", "us", "asia"])
+    for name, where in (("a", "all"), ("b", ["eu"]), ("c", ["eu"])):
+        assert running.charge("regions", name, {**ONE, "partitions": where}).status_code == 201
+    assert (
+        running.ask("POST", "/v1/datasets/regions/partitions", json={"partitions": ["mars"]}).status_code
+        == 200
+    )
+    running.open("phones", composition="by_unit", shards=2, budgets=[_zcdp("each", 4, scope="unit/*")])
+    assert running.charge("phones", "u", {**ONE, "units": ["phone:1"]}).status_code == 201
+    for name in ("frozen", "thawed"):
+        running.open(name)
+        running.charge(name, "one")
+        freeze(running, name)
+    reason = {"reason": f"Nothing was released. {MARKUP}"}
+    assert running.ask("POST", "/v1/datasets/thawed/unfreeze", json=reason).status_code == 200
+
+
+def _hold(running: Live, dataset: str, key: str, count: int, role: str) -> str:
+    body = {"mechanism": GAUSSIAN, "count": count, "expires_in_s": 7200}
+    if role == "ann":
+        body["group"] = {"name": "pilot", "runs": 1}
+    path, headers = f"/v1/datasets/{dataset}/holds", {"Idempotency-Key": key}
+    reply = running.ask("POST", path, role, json=body, headers=headers)
+    assert reply.status_code == 201, reply.text
+    return str(reply.json()["hold"]["id"])
+
+
+def freeze(running: Live, stream: str) -> None:
+    """As when history that a process saw is gone."""
+    waiter = _Waiter()
+    running.app.state.accountant.teller.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
+    waiter.wait()
+
+
+def _see(visitor, path: str) -> None:
+    visitor.open(path)
+    visitor.sign_in()
+    if path != "/":
+        expect(visitor.page.locator("#ledger tbody tr").first).to_be_visible()
+
+
+def _budget(visitor, name: str) -> Locator:
+    return visitor.page.locator(f"#budgets [data-budget={name}]")
+
+
+def _panel(visitor, kind: str) -> Locator:
+    return visitor.page.locator(f".scopes[data-kind={kind}]")
+
+
+def test_a_frozen_dataset_is_the_first_thing_on_the_overview(visitor) -> None:
+    _see(visitor, "/")
+    first = visitor.page.locator("#datasets article").first
+    expect(first.get_by_role("link", name="frozen")).to_be_visible()
+    for words in (
+        "This dataset is frozen",
+        "What happened",
+        "entry 9",
+        "Every charge is refused",
+        "What to do",
+        "unfreeze",
+    ):
+        expect(first).to_contain_text(words)
+    expect(visitor.page.locator("#summary")).to_contain_text("1 frozen")
+    expect(visitor.page.get_by_role("heading", name="regions")).to_be_visible()
+    visitor.picture("overview-frozen")
+
+
+def test_the_page_of_a_frozen_dataset_says_what_to_do_and_shows_no_number_but_the_ledger(visitor) -> None:
+    visitor.expected = ("503",)
+    _see(visitor, "/datasets/frozen")
+    page = visitor.page
+    expect(page.locator("#trouble")).to_contain_text("This dataset is frozen")
+    expect(page.locator("#trouble")).to_contain_text("Find out what changed the store")
+    expect(page.locator("#facts")).to_contain_text("Nothing is charged on it")
+    for hidden in ("#reading", "#budgets", "#history", "#readings", "#unit-form", "#principals"):
+        expect(page.locator(hidden)).to_be_hidden()
+    first = page.locator("#ledger tbody tr").first
+    expect(first).to_contain_text("Frozen")
+    expect(first).to_contain_text("entry 9 was there and is gone or differs")
+    visitor.picture("dataset-frozen")
+
+
+def test_a_page_that_freezes_while_it_is_open_takes_its_numbers_away(visitor, running: Live) -> None:
+    running.open("soon")
+    visitor.expected = ("503",)
+    _see(visitor, "/datasets/soon")
+    expect(visitor.page.locator("#budgets")).to_be_visible()
+    freeze(running, "soon")
+    visitor.page.get_by_role("button", name="Refresh").click()
+    expect(visitor.page.locator("#trouble")).to_contain_text("This dataset is frozen")
+    expect(visitor.page.locator("#budgets")).to_be_hidden()
+    assert running.ask("POST", "/v1/datasets/soon/unfreeze", json={"reason": "a drill"}).status_code == 200
+    visitor.page.get_by_role("button", name="Refresh").click()
+    expect(visitor.page.locator("#budgets")).to_be_visible()
+    expect(visitor.page.locator("#trouble")).to_be_empty()
+
+
+def test_a_reason_full_of_markup_stays_text(visitor) -> None:
+    _see(visitor, "/datasets/thawed")
+    first = visitor.page.locator("#ledger tbody tr").first
+    expect(first).to_contain_text("Unfrozen")
+    expect(first).to_contain_text(MARKUP)
+    assert visitor.page.locator("main img, main b").count() == 0
+    assert "owned" not in visitor.page.title()
+
+
+def test_a_window_budget_says_when_it_renews(visitor) -> None:
+    _see(visitor, "/datasets/shared")
+    expect(_budget(visitor, "day").locator(".window")).to_have_text(re.compile(r"^daily, renews .+$"))
+    assert _budget(visitor, "life").locator(".window").count() == 0
+
+
+def test_a_budget_of_each_principal_has_no_bar_and_a_table(visitor) -> None:
+    _see(visitor, "/datasets/shared")
+    each = _budget(visitor, "each")
+    expect(each).to_contain_text("for each principal")
+    expect(each).to_contain_text("One for each")
+    expect(each).not_to_contain_text("No bound")
+    assert each.get_by_role("meter").count() == 0
+    rows = _panel(visitor, "principal").locator("tbody tr")
+    expect(rows).to_have_count(20)
+    ann = _panel(visitor, "principal").locator("tbody tr", has_text="Ann")
+    pages = visitor.page.get_by_role("group", name="Pages of principals")
+    if ann.count() == 0:  # ids are random: the table is by id
+        pages.get_by_role("button", name="Next").click()
+        expect(rows).not_to_have_count(20)
+    expect(ann).to_contain_text(MARKUP)
+    expect(ann).to_contain_text("each-hour")
+    expect(ann.get_by_role("meter")).to_have_attribute(
+        "aria-label", re.compile("^Budget each-hour of principal/")
+    )
+    assert visitor.page.locator("main img, main b").count() == 0
+    visitor.picture("dataset-scopes")
+
+
+def test_the_table_of_principals_turns_pages(visitor) -> None:
+    _see(visitor, "/datasets/shared")
+    rows = _panel(visitor, "principal").locator("tbody tr")
+    expect(rows).to_have_count(20)
+    pages = visitor.page.get_by_role("group", name="Pages of principals")
+    expect(pages.get_by_role("button", name="Previous")).to_be_disabled()
+    first = rows.first.inner_text()
+    pages.get_by_role("button", name="Next").press("Enter")
+    expect(rows).to_have_count(4)
+    expect(pages.get_by_role("button", name="Next")).to_be_disabled()
+    pages.get_by_role("button", name="Previous").press("Enter")
+    expect(rows).to_have_count(20)
+    assert rows.first.inner_text() == first
+
+
+def test_what_is_held_is_a_lighter_part_of_the_bar(visitor, running: Live) -> None:
+    _see(visitor, "/datasets/shared")
+    life = _budget(visitor, "life")
+    meter = life.get_by_role("meter")
+    assert re.fullmatch(
+        r"\d+(\.\d)? % used, of which 10(\.\d)? % is held", meter.get_attribute("aria-valuetext") or ""
+    )
+    expect(life).to_contain_text("of which held")
+    boxes = [life.locator(part).bounding_box() for part in (".bar-full", ".bar-held", ".bar")]
+    full, held, bar = [box["width"] for box in boxes if box is not None]
+    odometer = running.ask("GET", "/v1/datasets/shared/odometer").json()
+    budget = next(each for each in odometer["budgets"] if each["name"] == "life")
+    assert held / bar == pytest.approx(0.1, abs=0.01)
+    assert (full + held) / bar == pytest.approx(budget["used"], abs=0.01)
+    expect(visitor.page.locator("#reading .held-note")).to_contain_text("Held: ρ 2")
+
+
+def test_open_holds_say_who_what_and_until_when(visitor) -> None:
+    _see(visitor, "/datasets/shared")
+    rows = visitor.page.locator("#holds tbody tr")
+    expect(rows).to_have_count(1)
+    for words in (MARKUP, "team ads", "group pilot", "4 × Gaussian", "ρ 2", "then spent for good"):
+        expect(rows.first).to_contain_text(words)
+    expect(rows.first.locator("time")).to_have_attribute("datetime", re.compile(r"^20\d\d-.*Z$"))
+
+
+def test_without_open_holds_there_is_no_list_of_them(visitor) -> None:
+    _see(visitor, "/datasets/regions")
+    expect(visitor.page.locator("#holds-panel")).to_be_hidden()
+    expect(visitor.page.locator("#shares-panel")).to_be_hidden()
+
+
+def test_shares_of_teams_are_a_table(visitor) -> None:
+    _see(visitor, "/datasets/shared")
+    rows = visitor.page.locator("#shares tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(0)).to_contain_text(re.compile(r"ads\s*50 %\s*ρ 10"))
+    expect(rows.nth(1)).to_contain_text(re.compile(r"ops\s*20 %\s*ρ 4"))
+    expect(rows.nth(2)).to_contain_text(re.compile(r"everybody\s*30 %"))
+
+
+def test_the_reading_of_a_partitioned_dataset_is_that_of_the_worst_partition(visitor) -> None:
+    _see(visitor, "/datasets/regions")
+    expect(visitor.page.locator("#reading")).to_contain_text("worst partition")
+    expect(_budget(visitor, "life")).to_contain_text("for each partition")
+    rows = _panel(visitor, "partition").locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.filter(has_text="eu")).to_contain_text("ρ 1.5")
+    expect(rows.filter(has_text="us")).to_contain_text("ρ 0.5")
+    expect(visitor.page.locator("#ledger tbody tr").first).to_contain_text("Partitions added")
+    expect(visitor.page.locator("#ledger")).to_contain_text("on all partitions")
+    visitor.picture("dataset-partitions")
+
+
+def test_of_units_there_is_no_number_as_a_whole_and_one_can_be_looked_up(visitor) -> None:
+    _see(visitor, "/datasets/phones")
+    page = visitor.page
+    expect(page.locator("#reading")).to_contain_text("no number for the dataset as a whole")
+    for hidden in ("#history", "#readings", "#principals", "#scopes"):
+        expect(page.locator(hidden)).to_be_hidden()
+    page.get_by_label("Unit", exact=True).fill("phone:1")
+    page.get_by_label("Unit", exact=True).press("Enter")
+    reading = page.locator("#unit-reading")
+    expect(reading.get_by_role("heading", name="phone:1")).to_be_visible()
+    expect(reading).to_contain_text("ρ 0.5")
+    expect(reading.get_by_role("meter", name="Budget each")).to_have_attribute("aria-valuenow", "12.5")
+    page.get_by_label("Unit", exact=True).fill("never:seen")
+    page.get_by_role("button", name="Look up").click()
+    expect(reading.get_by_role("meter", name="Budget each")).to_have_attribute("aria-valuenow", "0")
+    visitor.picture("dataset-units")
+
+
+def test_a_unit_that_cannot_be_one_is_said_in_words(visitor) -> None:
+    _see(visitor, "/datasets/phones")
+    page = visitor.page
+    page.get_by_label("Unit", exact=True).fill(MARKUP[:64])
+    page.get_by_role("button", name="Look up").click()
+    expect(page.locator("#unit-error")).to_contain_text("1 to 64 letters")
+    expect(page.locator("#unit-reading")).to_be_empty()
+
+
+def test_a_frozen_shard_is_an_alert_on_its_dataset(visitor, running: Live) -> None:
+    running.open("local", composition="by_unit", shards=1, budgets=[_zcdp("each", 4, scope="unit/*")])
+    running.charge("local", "u", {**ONE, "units": ["u1"]})
+    freeze(running, "~units/local/0000")
+    visitor.expected = ("503",)
+    _see(visitor, "/datasets/local")
+    expect(visitor.page.get_by_role("alert").first).to_contain_text("Shard 0 is frozen")
+    visitor.page.get_by_label("Unit", exact=True).fill("u1")
+    visitor.page.get_by_role("button", name="Look up").click()
+    expect(visitor.page.locator("#unit-error")).to_contain_text("went back in time")
+
+
+def test_the_ledger_says_everything_in_words(visitor) -> None:
+    _see(visitor, "/datasets/shared")
+    ledger = visitor.page.locator("#ledger")
+    rows = ledger.locator("tbody tr")
+    expect(rows.nth(0)).to_contain_text(re.compile(r"Settled\s*Hold \d+: 1 of 2 used"))
+    expect(rows.nth(1)).to_contain_text("may be settled for less until")
+    expect(rows.nth(2)).to_contain_text("Held")
+    expect(rows.nth(3)).to_contain_text(re.compile(r"asked by p_\w+ on the principal's behalf"))
+    visitor.page.get_by_role("group", name="Pages of the ledger").get_by_role("button", name="Older").click()
+    expect(ledger).to_contain_text("group sweep, 2 runs together")
+    expect(ledger).to_contain_text("each: zCDP ρ, limit 5, for each principal")
+    expect(ledger).to_contain_text("day: zCDP ρ, limit 8, daily")
+
+
+def test_no_bound_and_no_number_are_different_words(visitor, running: Live) -> None:
+    body = {"mechanism": {"kind": "non_private", "what": MARKUP}, "count": 1}
+    running.open(
+        "open", budgets=[_zcdp("day", 1, window="day"), _zcdp("each", 1, scope="team/*")], odometer_only=True
+    )
+    loose = {"mechanism": {"kind": "pure", "epsilon": 0.1}, "count": 1}
+    assert running.charge("open", "fits", loose).status_code == 201
+    running.open("only", budgets=[], odometer_only=True)
+    assert running.charge("only", "bare", body).status_code == 201
+    later = _zcdp("late", 1)
+    assert running.ask("POST", "/v1/datasets/only/budgets", json=later).status_code == 201
+    _see(visitor, "/datasets/only")
+    expect(_budget(visitor, "late")).to_contain_text("No bound")
+    expect(_budget(visitor, "late")).to_contain_text("nothing more is admitted")
+    visitor.open("/datasets/open")
+    expect(_budget(visitor, "each")).to_contain_text("One for each")
+    expect(_panel(visitor, "team")).to_contain_text("No team was charged yet")
+
+
+@pytest.mark.parametrize("name", ["shared", "regions", "phones", "frozen"])
+def test_every_page_is_narrow_enough_for_a_phone_and_dark_too(visitor, name: str) -> None:
+    visitor.expected = ("503",)
+    visitor.page.emulate_media(color_scheme="dark")
+    visitor.page.set_viewport_size({"width": 390, "height": 800})
+    _see(visitor, f"/datasets/{name}")
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
+    visitor.picture(f"narrow-{name}")
+
+
+@pytest.mark.parametrize("path", ["/", "/datasets/shared", "/datasets/phones", "/datasets/frozen"])
+def test_every_field_and_region_has_a_name_and_ids_are_unique(visitor, path: str) -> None:
+    visitor.expected = ("503",)
+    _see(visitor, path)
+    if path == "/":
+        expect(visitor.page.locator("#datasets article").first).to_be_visible()
+    wrong = visitor.page.evaluate(
+        """() => {
+          const named = (e) => e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") ||
+            e.labels?.length || e.textContent.trim();
+          const parts = "input:not([type=hidden]), button, [role=region], [role=meter], section";
+          const bad = [...document.querySelectorAll(parts)]
+            .filter((e) => e.checkVisibility() && !named(e)).map((e) => e.outerHTML.slice(0, 80));
+          const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+          const missing = [...document.querySelectorAll("[aria-labelledby]")]
+            .filter((e) => !document.getElementById(e.getAttribute("aria-labelledby")))
+            .map((e) => e.outerHTML.slice(0, 80));
+          return [...bad, ...missing, ...ids.filter((id, i) => ids.indexOf(id) !== i)];
+        }"""
+    )
+    assert wrong == []
