@@ -8,7 +8,20 @@ import sys
 
 import typer
 
-from api.cli import budgets, charges, datasets, keys, ledger, mechanisms, moving, serve, status, verify
+from api.cli import (
+    budgets,
+    charges,
+    datasets,
+    freezing,
+    holds,
+    keys,
+    ledger,
+    mechanisms,
+    moving,
+    serve,
+    status,
+    verify,
+)
 
 EPILOG = (
     "Exit status: 0 done; 1 refused or not valid; 2 wrong usage; 3 unsure or not reachable. "
@@ -28,9 +41,13 @@ app.add_typer(datasets.app, name="dataset")
 app.add_typer(budgets.app, name="budget")
 app.command("charge")(charges.charge)
 app.command("check")(charges.check)
+app.command("hold")(holds.hold)
+app.command("settle")(holds.settle)
+app.command("holds")(holds.holds)
 app.command("status")(status.status)
 app.command("ledger")(ledger.ledger)
 app.command("verify")(verify.verify)
+app.command("unfreeze")(freezing.unfreeze)
 app.command("export")(moving.export)
 app.command("import")(moving.import_)
 app.command("convert")(charges.convert)

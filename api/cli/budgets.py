@@ -10,7 +10,9 @@ from api.cli.tables import budget_blocks
 
 app = typer.Typer(help="Add a budget to a dataset, or change one.", no_args_is_help=True)
 # What a state says beside the budget's own document.
-_STATE = frozenset({"version", "etag", "covers", "limit", "spent", "left", "used", "warning"})
+_STATE = frozenset(
+    {"version", "etag", "covers", "limit", "spent", "left", "used", "held", "renews", "warning"}
+)
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's name.", show_default=False)]
 
 
@@ -21,7 +23,8 @@ def add(
         str,
         typer.Argument(
             metavar="NAME:KIND:LIMITS",
-            help="life:approximate:epsilon=3,delta=1e-5, or JSON.",
+            help="life:approximate:epsilon=3,delta=1e-5, or JSON. Of a part: scope=team/*, "
+            "scope=partition/eu; starting anew: window=day; kept for teams: reserved=research:0.3.",
             show_default=False,
         ),
     ],
@@ -41,7 +44,9 @@ def set_(
     name: Annotated[str, typer.Argument(metavar="BUDGET", help="The budget's name.", show_default=False)],
     changes: Annotated[
         list[str],
-        typer.Argument(metavar="NAME=VALUE…", help="What changes: epsilon=4", show_default=False),
+        typer.Argument(
+            metavar="NAME=VALUE…", help="What changes: epsilon=4, window=week", show_default=False
+        ),
     ],
     url: Url = DEFAULT_URL,
     key: Key = None,
@@ -51,7 +56,7 @@ def set_(
 
     A new limit keeps the budget's weights; any other change covers what is charged from now on.
     """
-    changed = words.assignments(changes)
+    changed = words.budget_parts(changes)
     with connected(url, key) as client:
         found = {budget["name"]: budget for budget in client.dataset(dataset).budgets}
         if name not in found:
@@ -59,8 +64,9 @@ def set_(
                 f"dataset {dataset} has no budget {name!r}; it has: {', '.join(found) or 'none'}",
                 faults.REFUSED,
             )
-        kept = {field: value for field, value in found[name].items() if field not in _STATE}
-        _show(client.set_budget(dataset, name, kept | changed, etag=found[name]["etag"]), format_)
+        budget = found[name]
+        kept = {field: value for field, value in budget.items() if field not in _STATE and value is not None}
+        _show(client.set_budget(dataset, name, kept | changed, etag=budget["etag"]), format_)
 
 
 def _show(budget: Any, format_: Format) -> None:

@@ -1,11 +1,29 @@
 """`odometer charge`, `check`, `convert`: what a release costs, before it goes out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 from api.cli import faults, words
+from api.cli.asked import (
+    Adjacency,
+    Again,
+    AllPartitions,
+    Count,
+    Dataset,
+    GroupName,
+    Json,
+    Kind,
+    Parameters,
+    Partition,
+    Principal,
+    Runs,
+    Unit,
+    about,
+    asked,
+)
 from api.cli.common import (
     DEFAULT_URL,
     Format,
@@ -15,56 +33,13 @@ from api.cli.common import (
     connected,
     end,
     indented,
+    moment,
     number,
     out,
     print_json,
     up,
 )
 from api.cli.tables import budget_blocks, order_note
-
-Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's name.", show_default=False)]
-Kind = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="MECHANISM", help="Kind of mechanism: `odometer mechanisms` lists them.", show_default=False
-    ),
-]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="NAME=VALUE…",
-        help="Its parameters, exactly as written: noise_multiplier=10, base.kind=gaussian, orders=2,4,8.",
-        show_default=False,
-    ),
-]
-Count = Annotated[
-    int | None,
-    typer.Option(
-        "--count",
-        "-n",
-        min=1,
-        metavar="N",
-        help="How many times it runs. 1 unless given.",
-        show_default=False,
-    ),
-]
-Json = Annotated[
-    str | None,
-    typer.Option(
-        "--json",
-        metavar="JSON",
-        help="Instead of words: a mechanism, or a list of mechanism and count that is charged all or "
-        "nothing; - reads it from the standard input.",
-        show_default=False,
-    ),
-]
-Adjacency = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADJACENCY",
-        help="The adjacency the parameters were computed for; refused if the dataset's differs.",
-    ),
-]
 
 
 def charge(
@@ -74,14 +49,13 @@ def charge(
     count: Count = None,
     json_: Json = None,
     adjacency: Adjacency = None,
-    idempotency_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Only to ask again for the very same work, after an unknown outcome. New unless given.",
-            show_default=False,
-        ),
-    ] = None,
+    partition: Partition = None,
+    all_partitions: AllPartitions = False,
+    unit: Unit = None,
+    group: GroupName = None,
+    runs: Runs = None,
+    principal: Principal = None,
+    idempotency_key: Again = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
@@ -93,37 +67,60 @@ def charge(
     odometer charge adult gaussian noise_multiplier=10 --count 5
 
     odometer charge adult poisson_subsampled base.kind=gaussian base.noise_multiplier=1.1 sampling_rate=0.01
+
+    Units are charged by the shard that keeps them, each shard all or nothing: a receipt for each.
     """
     from odometer_client.keys import new_key
 
-    what, times = _asked(mechanism, parameters, count, json_)
+    what, times = asked(mechanism, parameters, count, json_)
+    options = about(adjacency, partition, all_partitions, group, runs, principal)
+    if unit and "group" in options:
+        raise typer.BadParameter("a dataset that composes by_unit has no groups: leave --group out")
     once = idempotency_key or new_key()
+    with certain(once), connected(url, key) as client:
+        if unit:
+            receipts = client.charge_units(dataset, what, times, unit, key=once, **options)
+        else:
+            receipts = [client.charge(dataset, what, times, key=once, **options)]
+    if format_ is Format.json:
+        print_json(receipts if unit else receipts[0])
+        return
+    for receipt in receipts:
+        show_receipt(receipt, "charged")
+
+
+@contextmanager
+def certain(key: str) -> Iterator[None]:
+    """Where nobody knows whether a charge was recorded: say so, and how to ask again."""
+    again = f"To ask again for the very same: --idempotency-key {key}"
     try:
-        with connected(url, key) as client:
-            receipt = client.charge(dataset, what, times, key=once, adjacency=adjacency)
+        yield
     except KeyboardInterrupt:
         end(
-            f"interrupted: it is not known whether this was recorded. Release nothing. {_again(once)}",
+            f"interrupted: it is not known whether this was recorded. Release nothing. {again}",
             faults.UNSURE,
         )
     except typer.Exit as ended:
         if ended.exit_code == faults.UNSURE:
-            typer.echo(f"Release nothing. {_again(once)}", err=True)
+            typer.echo(f"Release nothing. {again}", err=True)
         raise
-    if format_ is Format.json:
-        print_json(receipt)
-        return
-    if receipt.replayed:
-        out.print("This was charged before, under the same key. It is the same charge, not a new one:")
-    out.print(f"charged  {dataset}, entry {receipt.sequence}")
-    out.print(f"hash     {receipt.hash}", soft_wrap=True)
-    out.print(f"loss     {_loss(receipt.loss)}")
-    budget_blocks(receipt.left)
-    order_note(dataset, receipt.left)
 
 
-def _again(key: str) -> str:
-    return f"To ask again for the very same charge: --idempotency-key {key}"
+def show_receipt(receipt: Mapping[str, Any], done: str) -> None:
+    """A receipt in lines; `done` says of what."""
+    dataset = str(receipt["dataset"])
+    if receipt["replayed"]:
+        out.print(f"This was {done} before, under the same key. It is the same, not a new one:")
+    shard = f" of shard {receipt['shard']}" if "shard" in receipt else ""
+    out.print(f"{done:<8} {dataset}, entry {receipt['sequence']}{shard}")
+    if "hold" in receipt:
+        out.print(f"hold     {receipt['hold']['id']}, expires {moment(receipt['hold']['expires'])}")
+    if "by" in receipt:
+        out.print(f"for      {receipt['principal']}, asked by {receipt['by']}", soft_wrap=True)
+    out.print(f"hash     {receipt['hash']}", soft_wrap=True)
+    out.print(f"loss     {loss_line(receipt['loss'])}")
+    budget_blocks(receipt["left"])
+    order_note(dataset, receipt["left"])
 
 
 def check(
@@ -133,6 +130,12 @@ def check(
     count: Count = None,
     json_: Json = None,
     adjacency: Adjacency = None,
+    partition: Partition = None,
+    all_partitions: AllPartitions = False,
+    unit: Unit = None,
+    group: GroupName = None,
+    runs: Runs = None,
+    principal: Principal = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
@@ -141,9 +144,10 @@ def check(
 
     Exit status 0: it would fit; 1: it would not.
     """
-    what, times = _asked(mechanism, parameters, count, json_)
+    what, times = asked(mechanism, parameters, count, json_)
+    options = about(adjacency, partition, all_partitions, group, runs, principal)
     with connected(url, key) as client:
-        answer = client.check(dataset, what, times, adjacency=adjacency)
+        answer = client.check(dataset, what, times, units=unit, **options)
     if format_ is Format.json:
         print_json(answer)
     elif answer.fits:
@@ -183,7 +187,7 @@ def convert(
     """
     if (delta is None) == (epsilon is None):
         raise typer.BadParameter("give either --delta or --epsilon")
-    what, times = _asked(mechanism, parameters, count, json_)
+    what, times = asked(mechanism, parameters, count, json_)
     with connected(url, key) as client:
         answer = client.convert(what, times, delta=delta, epsilon=epsilon, adjacency=adjacency)
     if format_ is Format.json:
@@ -197,20 +201,7 @@ def convert(
             indented(note, 12, "dim")
 
 
-def _asked(
-    kind: str | None, parameters: list[str] | None, count: int | None, json_: str | None
-) -> tuple[Any, int | None]:
-    """(mechanism or list of charges, count), from words or from JSON."""
-    if (kind is None) == (json_ is None):
-        raise typer.BadParameter("say which mechanism: gaussian noise_multiplier=10, or --json '{…}'")
-    if json_ is None:
-        return words.mechanism(str(kind), parameters or ()), count
-    what = words.charges(json_)
-    if isinstance(what, list) and count is not None:
-        raise typer.BadParameter("a list says the count of each mechanism itself: leave --count out")
-    return what, count
-
-
-def _loss(loss: Mapping[str, float | None]) -> str:
+def loss_line(loss: Mapping[str, float | None]) -> str:
+    """A loss in the notions that it has a number in."""
     shown = (("pure", "pure ε"), ("rho", "ρ"), ("mu", "μ"), ("delta", "δ"))
     return ", ".join(f"{letter} {up(loss.get(name))}" for name, letter in shown)

@@ -43,7 +43,7 @@ Url = Annotated[
         "--url",
         envvar="ODOMETER_URL",
         metavar="URL",
-        help="The service, or sqlite:///path/to/ledger.sqlite for a ledger without a service.",
+        help="The service, or sqlite:///path/to/ledger.sqlite (redis://host) for a ledger without one.",
     ),
 ]
 Key = Annotated[
@@ -85,7 +85,10 @@ def stored(url: str) -> Iterator["Store"]:
     from accountant.stores import open_store
 
     if url.startswith("memory:"):
-        end("memory:// is lost with the process that opened it: name a sqlite:///… store", faults.USAGE)
+        end(
+            "memory:// is lost with the process that opened it: name a sqlite:///… or redis://… store",
+            faults.USAGE,
+        )
     require_file(url)
     try:
         store = open_store(url)
@@ -152,6 +155,11 @@ def _rounded(value: float | None, direction: str) -> str:
     near = Context(prec=12).create_decimal(repr(value))
     shown = Context(prec=DIGITS, rounding=direction).create_decimal(near)
     return f"{float(shown):.{DIGITS}g}"
+
+
+def moment(time: str) -> str:
+    """A ledger's time to the second, in UTC."""
+    return f"{time[:19].replace('T', ' ')}Z"
 
 
 def number(value: float | None) -> str:

@@ -4,11 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli import words
+from api.cli import partitions, words
 from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, out, print_json
 from api.cli.tables import budget_blocks, dataset_line
 
 app = typer.Typer(help="Open, show, list and close datasets.", no_args_is_help=True)
+app.add_typer(partitions.app, name="partition")
 Name = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's name.", show_default=False)]
 
 
@@ -31,7 +32,8 @@ def create(
         typer.Option(
             metavar="NAME:KIND:LIMITS",
             help="life:approximate:epsilon=3,delta=1e-5, or pure:epsilon, zcdp:rho, renyi:order,epsilon, "
-            "gdp:mu in the same way, or JSON. May be repeated: all must hold.",
+            "gdp:mu in the same way, or JSON. Also scope=team/*, window=day, reserved=research:0.3. May be "
+            "repeated: all must hold.",
             show_default=False,
         ),
     ] = None,
@@ -46,6 +48,25 @@ def create(
             metavar="JSON", help="What it is mostly for: a list of mechanism and count.", show_default=False
         ),
     ] = None,
+    composition: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="How charges compose: sequential (unless given), by_partition (disjoint data) or by_unit "
+            "(each unit randomises its own data).",
+            show_default=False,
+        ),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A partition, with by_partition. May be repeated.", show_default=False
+        ),
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Over how many streams units are spread, with by_unit."),
+    ] = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
@@ -58,6 +79,8 @@ def create(
         more["delta_add"] = delta_add
     if workload is not None:
         more["workload"] = words.read_json(workload)
+    further = {"composition": composition, "partitions": partition, "shards": shards}
+    more |= {name_: value for name_, value in further.items() if value}
     budgets = [words.budget(text) for text in budget or ()]
     with connected(url, key, create=True) as client:
         made = client.create_dataset(

@@ -20,7 +20,8 @@ def status(error: Exception) -> int:
     """The exit status that an error of the client stands for."""
     from odometer_client import errors
 
-    if isinstance(error, errors.OutcomeUnknown | errors.Unreachable | errors.UnexpectedAnswer):
+    unsure = errors.OutcomeUnknown | errors.Unreachable | errors.UnexpectedAnswer | errors.PartlyCharged
+    if isinstance(error, unsure):
         return UNSURE
     if isinstance(error, errors.ProblemError) and error.status >= 500:
         return UNSURE
@@ -33,6 +34,8 @@ def explain(error: Exception) -> str:
 
     if isinstance(error, errors.BudgetExceeded):
         return "\n".join(_refused(error.problem))
+    if isinstance(error, errors.SeveralShards):
+        return f"{error.detail}\n`odometer charge` does so by itself; `check` and `hold` take one shard's."
     if isinstance(error, errors.Unauthenticated):
         return f"{error.detail}\nSet ODOMETER_KEY, or give --key."
     if isinstance(error, errors.InvalidRequest):
@@ -56,8 +59,23 @@ def refusals(items: Any) -> Iterator[str]:
         order = f" at order {number(item['order'])}" if item.get("order") else ""
         numbers = f"limit {number(item['limit'])}, spent {up(item['spent'])}, with this {up(item['after'])}"
         short = "" if item["short_by"] is None else f", short by {up(item['short_by'])}"
-        yield f"  {item['budget']} ({item['kind']}{order}): {numbers}{short}"
-        yield f"    {item['reason']}"
+        yield f"  {item['budget']} ({item['kind']}{order}{_where(item)}): {numbers}{short}"
+        yield f"    {item['reason']}{_until(item)}"
+
+
+def _where(item: Mapping[str, Any]) -> str:
+    """Whose odometer refused, where it is not the whole dataset's."""
+    from api.cli.tables import scope_words
+
+    scope = scope_words(item.get("scope", "dataset"))
+    window = f"within one {item['window']}" if item.get("window") else ""
+    return "".join(f", {words_}" for words_ in (scope, window) if words_)
+
+
+def _until(item: Mapping[str, Any]) -> str:
+    from api.cli.common import moment
+
+    return f"; it starts anew at {moment(item['renews'])}" if item.get("renews") else ""
 
 
 def would_fit(fit: Mapping[str, Any]) -> Iterator[str]:

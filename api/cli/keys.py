@@ -23,7 +23,7 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Straight in this ledger instead of through the service: sqlite:///path/to/ledger.sqlite.",
+        help="Straight in this ledger instead of through the service: sqlite:///path/to/ledger.sqlite, redis://host.",
         show_default=False,
     ),
 ]
@@ -51,6 +51,22 @@ def create(
             metavar="TEXT", help="Whose it is: kept apart from the ledger, and erasable.", show_default=False
         ),
     ] = None,
+    team: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The team whose odometer and budgets its charges count on.",
+            show_default=False,
+        ),
+    ] = None,
+    acts_for: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="A principal on whose behalf it may charge, * for any. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     store: StoreUrl = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
@@ -62,26 +78,18 @@ def create(
     """
     made: Mapping[str, Any]
     if target := _store(store, url):
-        from api.auth import Role
-
-        with _ring(target) as ring:
-            identity, token = ring.create(Role(role.value), name, BY)
-        made = {
-            "id": identity.key,
-            "token": token,
-            "role": role.value,
-            "principal": identity.principal,
-            "name": name,
-        }
+        made = _made_in_store(target, {"role": role.value, "name": name, "team": team, "acts_for": acts_for})
     else:
         with connected(url, key) as client:
-            made = client.create_key(role.value, name)
+            made = client.create_key(role.value, name, team=team, acts_for=acts_for or ())
     if format_ is Format.json:
         print_json(made)
         return
-    for field in ("id", "role", "principal", "name"):
+    for field in ("id", "role", "principal", "name", "team"):
         if made.get(field):
             out.print(f"{field:<10} {made[field]}")
+    if made.get("acts_for"):
+        out.print(f"acts for   {', '.join(made['acts_for'])}", soft_wrap=True)
     out.print(f"key (shown once): {made['token']}", soft_wrap=True)
 
 
@@ -103,7 +111,10 @@ def list_(
     for item in found:
         revoked = "  revoked" if item.get("revoked") else ""
         name = f"  {item['name']}" if item.get("name") else ""
-        out.print(f"{item['id']}  {item['role']:<7}  {item['principal']}{name}{revoked}", soft_wrap=True)
+        team = f"  team {item['team']}" if item.get("team") else ""
+        acts_for = f"  acts for {', '.join(item['acts_for'])}" if item.get("acts_for") else ""
+        about = f"{name}{team}{acts_for}{revoked}"
+        out.print(f"{item['id']}  {item['role']:<7}  {item['principal']}{about}", soft_wrap=True)
 
 
 @app.command()
@@ -121,6 +132,25 @@ def revoke(
         with connected(url, key) as client:
             client.revoke_key(key_id)
     out.print(f"revoked {key_id}")
+
+
+def _made_in_store(url: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    """A key made straight in a ledger, under the rules that the service has for it."""
+    from accountant.documents import validated
+    from api.operations import NewKey
+
+    with _ring(url) as ring:
+        form = validated(NewKey, {name: value for name, value in wanted.items() if value is not None})
+        identity, token = ring.create(form.role, form.name, BY, form.team, form.acts_for)
+    return {
+        "id": identity.key,
+        "token": token,
+        "role": identity.role.value,
+        "principal": identity.principal,
+        "name": form.name,
+        "team": identity.team,
+        "acts_for": sorted(identity.acts_for),
+    }
 
 
 def _store(store: str | None, url: str) -> str | None:

@@ -4,13 +4,16 @@ import csv
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from api.cli import words
-from api.cli.common import DEFAULT_URL, Key, Url, connected, out
+from api.cli.common import DEFAULT_URL, Key, Url, connected, moment, out
+
+if TYPE_CHECKING:
+    from odometer_client import Client
 
 _COLUMNS = ("sequence", "time", "type", "principal", "key", "what", "hash")
 
@@ -35,7 +38,7 @@ def ledger(
         raise typer.BadParameter("give either --json or --csv")
     with connected(url, key) as client:
         if last is not None:
-            after, limit = max(0, client.dataset(dataset)["sequence"] - last), last
+            after, limit = _before(client, dataset, last), last
         # One more than asked for tells whether there are others.
         found: Iterable[Mapping[str, Any]] = client.ledger(
             dataset, after, limit=1000 if all_ else min(limit + 1, 1000)
@@ -51,6 +54,17 @@ def ledger(
         following = None if all_ else next(iter(found), None)
     if following is not None and not (json_ or csv_):
         out.print(f"More: --after {counted.sequence}")
+
+
+def _before(client: "Client", dataset: str, last: int) -> int:
+    """The number of the entry before the last `last` of them."""
+    from odometer_client.errors import LedgerRolledBack
+
+    try:
+        end = int(client.dataset(dataset)["sequence"])
+    except LedgerRolledBack:  # of a frozen dataset there is the ledger alone
+        end = max((int(item["sequence"]) for item in client.ledger(dataset)), default=0)
+    return max(0, end - last)
 
 
 class _Counted:
@@ -69,7 +83,7 @@ class _Counted:
 def _print(items: Iterable[Mapping[str, Any]]) -> None:
     for item in items:
         entry = item["entry"]
-        out.print(f"{item['sequence']:>6}  {entry['time'][:19].replace('T', ' ')}Z  {_what(entry)}")
+        out.print(f"{item['sequence']:>6}  {moment(entry['time'])}  {_what(entry)}")
         out.print(f"        by {entry.get('principal', '')}, {item['hash'][:16]}", style="dim")
 
 
@@ -89,23 +103,46 @@ def _cell(value: Any) -> Any:
 
 def _what(entry: Mapping[str, Any]) -> str:
     """An entry in one line."""
-    kind = entry["type"]
-    if kind == "charged":
-        charges = entry["command"]["charges"]
-        return "charged " + "; ".join(
-            f"{item['count']} × {words.said(item['mechanism'])}" for item in charges
-        )
-    if kind == "opened":
-        budgets = ", ".join(_budget(budget["budget"]) for budget in entry.get("budgets", {}).values())
-        return f"opened, budgets: {budgets or 'none, no limit'}"
-    if kind == "budget_set":
-        return f"budget set: {_budget(entry['entry']['budget'])}"
-    return str(kind)
+    say = _LINES.get(entry["type"])
+    return str(entry["type"]) if say is None else say(entry)
 
 
-def _budget(document: Mapping[str, Any]) -> str:
-    """A budget as `--budget` takes it; what it names as its workload is in the whole entry."""
-    limits = [
-        f"{name}={value}" for name, value in document.items() if name not in ("name", "kind", "workload")
-    ]
-    return f"{document.get('name')}:{document.get('kind')}:{','.join(limits)}"
+def _opened(entry: Mapping[str, Any]) -> str:
+    budgets = ", ".join(words.budget_said(budget["budget"]) for budget in entry.get("budgets", {}).values())
+    partitions = f", partitions: {', '.join(entry['partitions'])}" if entry.get("partitions") else ""
+    return f"opened, budgets: {budgets or 'none, no limit'}{partitions}"
+
+
+def _settled(entry: Mapping[str, Any]) -> str:
+    held = entry["held"]["command"]["charges"]
+    used = "; ".join(
+        f"{number} of {item['count']} × {words.said(item['mechanism'])}"
+        for number, item in zip(entry["used"], held, strict=True)
+    )
+    return f"settled hold {entry['hold']}: {used}"
+
+
+def _charges(entry: Mapping[str, Any]) -> str:
+    command = entry["command"]
+    said = "; ".join(f"{item['count']} × {words.said(item['mechanism'])}" for item in command["charges"])
+    if (partitions := command.get("partitions")) is not None:
+        said += f", on {'all partitions' if partitions == 'all' else ', '.join(partitions)}"
+    if (group := command.get("group")) is not None:
+        said += f", {group['runs']} runs of {group['name']}"
+    if entry.get("by"):
+        said += f", asked by {entry['by']}"
+    return said
+
+
+_LINES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+    "opened": _opened,
+    "charged": lambda entry: f"charged {_charges(entry)}",
+    "held": lambda entry: f"held {_charges(entry)}, until {moment(entry['expires'])}",
+    "settled": _settled,
+    "budget_set": lambda entry: f"budget set: {words.budget_said(entry['entry']['budget'])}",
+    "partitions_added": lambda entry: f"partitions added: {', '.join(entry['partitions'])}",
+    "closed": lambda _: "closed: no more charges",
+    "frozen": lambda entry: f"frozen: entry {entry['seen'][0]} was there and is gone or differs",
+    "unfrozen": lambda entry: f"unfrozen, without what was lost: {entry['reason']}",
+}
+"""How an entry of each type is said in one line; any other is its type."""

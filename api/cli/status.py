@@ -1,13 +1,17 @@
 """`odometer status`: what is spent and left, and what the readings mean."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from api.cli import words
+from api.cli.charges import loss_line
 from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, indented, out, print_json, up
-from api.cli.tables import budget_blocks, dataset_line
+from api.cli.tables import budget_blocks, dataset_line, scope_words
+
+if TYPE_CHECKING:
+    from odometer_client import Odometer
 
 _SHOWN: Final = ("if_stopped_now", "odometer")
 
@@ -21,14 +25,27 @@ def status(
         float | None,
         typer.Option(parser=words.number, metavar="NUMBER", help="Read at another δ, as what-if."),
     ] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCOPE",
+            help="Whose odometer: partition/eu, unit/u1, principal/p_1, team/ads, group/sweep.",
+            show_default=False,
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
 ) -> None:
     """Show what each budget has spent and left, and the readings with what they mean."""
+    if scope is not None and dataset is None:
+        raise typer.BadParameter("say which dataset the scope is of")
     with connected(url, key) as client:
         found = [client.dataset(dataset)] if dataset is not None else client.datasets()
-        shown = [(one, None if "problem" in one else client.odometer(one.name, delta)) for one in found]
+        shown = [
+            (one, client.odometer(one.name, delta, scope=scope) if _has_odometer(one, scope) else None)
+            for one in found
+        ]
     if format_ is Format.json:
         print_json([{"dataset": dict(one), "odometer": reading and dict(reading)} for one, reading in shown])
         return
@@ -37,18 +54,37 @@ def status(
         if number:
             out.print()
         out.print(dataset_line(one))
-        if odometer is None:
-            continue
-        # From the odometer's answer: budgets and readings of one moment.
-        budget_blocks(odometer["budgets"])
-        _readings([odometer.reading(name) for name in _SHOWN], notes)
-        _guarantees(odometer["readings"])
+        if odometer is not None:
+            _one(odometer, notes)
+        elif "problem" not in one:
+            budget_blocks(one.budgets)
+            indented(f"Each unit has an odometer of its own: odometer status {one.name} --scope unit/…")
     if not shown:
         out.print("There is no dataset yet: odometer dataset create")
     if notes:
         out.print()
     for number, note in enumerate(notes, 1):
         indented(f"[{number}] {note}", 0, "dim")
+
+
+def _has_odometer(dataset: Mapping[str, Any], scope: str | None) -> bool:
+    """Whether there is one to ask for: not of a dataset that cannot be read, nor of all units together."""
+    return "problem" not in dataset and (scope is not None or dataset.get("composition") != "by_unit")
+
+
+def _one(odometer: "Odometer", notes: list[str]) -> None:
+    """The budgets and readings of one moment."""
+    whose = scope_words(odometer.get("scope", "dataset"))
+    if whose:
+        out.print(f"  the odometer of {whose}:")
+    else:
+        budget_blocks(odometer["budgets"])
+    _readings([odometer.reading(name) for name in _SHOWN], notes)
+    held = odometer.get("held") or {}
+    if any(value is None or value > 0 for value in held.values()):
+        indented(f"held: {loss_line(held)}; part of what is spent, until it is settled for what was used")
+    if not whose:
+        _guarantees(odometer["readings"])
 
 
 def _guarantees(readings: Sequence[Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.common import down, indented, number, out, up
+from api.cli.common import down, indented, moment, number, out, up
 
 BAR: Final = 20
 _UNITS: Final = {"pure": "ε", "approximate": "ε", "renyi": "ε", "zcdp": "ρ", "gdp": "μ"}
@@ -19,9 +19,23 @@ def dataset_line(dataset: Mapping[str, Any]) -> Text:
     if (problem := dataset.get("problem")) is not None:
         return Text.assemble((str(dataset["name"]), "bold"), "  ", (str(problem["detail"]), "bold red"))
     facts = [f"unit {dataset['unit']}", str(dataset["adjacency"]), _entries(dataset["sequence"])]
+    facts += _composes(dataset)
     facts += ["closed"] if dataset["closed"] else []
+    facts += ["FROZEN"] if dataset.get("frozen") else []
     facts += ["no limit"] if dataset["odometer_only"] else []
     return Text.assemble((str(dataset["name"]), "bold"), "  ", ", ".join(facts))
+
+
+def _composes(dataset: Mapping[str, Any]) -> list[str]:
+    """How charges compose, where it is not one after the other; and what is held."""
+    facts = {
+        "by_partition": f"partitions {', '.join(dataset.get('partitions') or ())}",
+        "by_unit": "an odometer for each unit",
+    }
+    composition = facts.get(str(dataset.get("composition")))
+    holds = dataset.get("open_holds")
+    open_holds = f"{holds:,} open {'hold' if holds == 1 else 'holds'}" if holds else None
+    return [fact for fact in (composition, open_holds) if fact is not None]
 
 
 def _entries(count: int) -> str:
@@ -43,10 +57,17 @@ def budget_blocks(budgets: Sequence[Mapping[str, Any]]) -> None:
             f"  {budget_name(budget)}",
             budget["kind"],
             _limit(budget),
-            up(budget["spent"]),
-            down(budget["left"]),
-            bar(budget["used"]),
+            *_state(budget),
         )
+    _print_fitting(table, budgets)
+    for budget in budgets:
+        if budget.get("renews"):
+            indented(f"{_plain_name(budget)} starts anew at {moment(budget['renews'])}", style="dim")
+        if budget.get("held"):
+            indented(f"{_plain_name(budget)}: {up(budget['held'])} of what is spent is held", style="dim")
+
+
+def _print_fitting(table: Table, budgets: Sequence[Mapping[str, Any]]) -> None:
     # Numbers are never cut: what is too wide for a table gets lines of its own.
     if Measurement.get(out, out.options.update(max_width=1000), table).maximum <= out.width:
         out.print(table)
@@ -63,15 +84,44 @@ def order_note(dataset: str, budgets: Sequence[Mapping[str, Any]]) -> None:
 
 def _block(budget: Mapping[str, Any]) -> None:
     indented(f"{budget_name(budget)} ({budget['kind']}, limit {_limit(budget)})")
+    if _of_each(budget):
+        indented("each has its own count", 4)
+        return
     indented(f"spent {up(budget['spent'])}, left {down(budget['left'])}", 4)
     out.print("    ", bar(budget["used"], max(4, min(BAR, out.width - 15))), sep="")
 
 
+def _state(budget: Mapping[str, Any]) -> tuple[str, str, Text]:
+    """Spent, left and used, as far as there is one such number."""
+    if _of_each(budget):
+        return "", "", Text("each its own", "dim")
+    return up(budget["spent"]), down(budget["left"]), bar(budget["used"])
+
+
+def _of_each(budget: Mapping[str, Any]) -> bool:
+    """Whether each of many scopes has a count of its own, so that there is none as a whole."""
+    return budget["used"] is None
+
+
 def budget_name(budget: Mapping[str, Any]) -> str:
-    """A budget state's `name`, a receipt's `budget`; with what it covers when that is not everything."""
+    """A budget's name; with whose it is, and what it covers when that is not everything."""
     covers = budget.get("covers", "all entries")
-    name = str(budget.get("name") or budget.get("budget"))
-    return name if covers == "all entries" else f"{name} ({covers})"
+    scope = scope_words(budget.get("scope") or "dataset")
+    said = ", ".join(words for words in (scope, "" if covers == "all entries" else covers) if words)
+    return f"{_plain_name(budget)} ({said})" if said else _plain_name(budget)
+
+
+def _plain_name(budget: Mapping[str, Any]) -> str:
+    """A budget state's `name`, a receipt's `budget`."""
+    return str(budget.get("name") or budget.get("budget"))
+
+
+def scope_words(scope: str) -> str:
+    """Whose odometer, in words; nothing for the whole dataset's."""
+    kind, _, name = scope.partition("/")
+    if not name:
+        return ""
+    return f"each {kind}" if name == "*" else f"{kind} {name}"
 
 
 def _limit(budget: Mapping[str, Any]) -> str:
@@ -80,7 +130,12 @@ def _limit(budget: Mapping[str, Any]) -> str:
         parts.append(f"at order {number(budget['order'])}")
     if budget.get("delta") is not None:
         parts.append(f"δ {budget['delta']:g}")
-    return ", ".join(parts)
+    if budget.get("reserved"):
+        parts.append(
+            "reserved " + ", ".join(f"{team} {share:g}" for team, share in budget["reserved"].items())
+        )
+    window = f" each {budget['window']}" if budget.get("window") else ""
+    return ", ".join(parts) + window
 
 
 def bar(used: float, width: int = BAR) -> Text:

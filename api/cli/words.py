@@ -56,7 +56,10 @@ def assignments(items: Iterable[str]) -> dict[str, Any]:
 
 
 def budget(text: str) -> dict[str, Any]:
-    """The document of `life:approximate:epsilon=3,delta=1e-5`, or of JSON. Raises BadParameter."""
+    """The document of `life:approximate:epsilon=3,delta=1e-5`, or of JSON. Raises BadParameter.
+
+    Also `daily:pure:epsilon=1,scope=unit/*,window=day` and `…,reserved=team:0.3,reserved=other:0.2`.
+    """
     if text.lstrip().startswith("{"):
         document = read_json(text)
         if isinstance(document, dict):
@@ -67,7 +70,34 @@ def budget(text: str) -> dict[str, Any]:
         raise typer.BadParameter(
             f"{text!r}: write name:kind:limits, like life:approximate:epsilon=3,delta=1e-5"
         )
-    return {"name": name, "kind": kind, **assignments(limits.split(","))}
+    return {"name": name, "kind": kind, **budget_parts(limits.split(","))}
+
+
+def budget_parts(items: Iterable[str]) -> dict[str, Any]:
+    """What a budget says of itself, from `epsilon=3`, `scope=team/*`, `window=day`, `reserved=team:0.3`."""
+    return assignments(_reserved(item) for item in items)
+
+
+def _reserved(item: str) -> str:
+    """`reserved=team:share` as the path that it is: one team's share among others."""
+    name, equals, share = item.partition("=")
+    if name != "reserved" or share.startswith("{"):
+        return item
+    team, colon, part = share.partition(":")
+    if not (equals and team and colon and part) or "." in team:
+        raise typer.BadParameter(f"{item!r}: write reserved=team:share, for example reserved=research:0.3")
+    return f"reserved.{team}={part}"
+
+
+def budget_said(document: Mapping[str, Any]) -> str:
+    """A budget's document as the words that `budget` takes; without a workload, which has none."""
+    parts = []
+    for name, value in document.items():
+        if name == "reserved":
+            parts += [f"reserved={team}:{share}" for team, share in (value or {}).items()]
+        elif name not in ("name", "kind", "workload") and value is not None:
+            parts.append(f"{name}={value}")
+    return f"{document.get('name')}:{document.get('kind')}:{','.join(parts)}"
 
 
 def charges(text: str) -> list[tuple[Mapping[str, Any], int]] | dict[str, Any]:
