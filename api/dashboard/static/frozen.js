@@ -17,6 +17,11 @@ export function word(problem) {
 
 const code = (text) => h("code", {}, text);
 
+/** The service's words, with what stands between backticks as code. */
+function prose(text) {
+  return text.split("`").map((part, i) => (i % 2 ? code(part) : part));
+}
+
 function steps(name, problem) {
   if (problem.type !== FROZEN) {
     return [
@@ -31,8 +36,8 @@ function steps(name, problem) {
       "li",
       {},
       "If they are lost: an admin goes on without them, with ",
-      code(`POST /v1/datasets/${name}/unfreeze`),
-      " and a reason, which the ledger keeps. Then charge again by hand whatever was released under the lost entries.",
+      code(`odometer unfreeze ${name} --reason "…"`),
+      "; the ledger keeps the reason. Then charge again by hand whatever was released under the lost entries.",
     ),
   ];
 }
@@ -44,7 +49,7 @@ export function explained(name, problem, { heading = "h2" } = {}) {
     "div",
     { class: "notice bad frozen" },
     h(heading, { class: "frozen-title" }, title),
-    h("p", {}, h("strong", {}, "What happened. "), `${problem.title ?? problem.message}: ${problem.detail}`),
+    h("p", {}, h("strong", {}, "What happened. "), `${problem.title ?? problem.message}: `, prose(problem.detail), "."),
     h(
       "p",
       {},
@@ -70,7 +75,7 @@ export function frozenShards(dataset) {
       {},
       `The ledger of ${numbers.length} of ${dataset.shards} shards went back in time. Charges on the units kept there are refused and their odometers are not shown; all other units go on. `,
       "What to do is the same as for a frozen dataset: put the lost entries back, or an admin goes on without them with ",
-      code(`POST /v1/datasets/${dataset.name}/unfreeze`),
+      code(`odometer unfreeze ${dataset.name} --reason "…"`),
       ".",
     ),
   );
