@@ -30,7 +30,7 @@ from accountant.errors import (
 from accountant.ledger import State, kinds_of, touched_by
 from accountant.reading import Seen, catch_up, check_history, load_state, recount_recent, with_blobs
 from accountant.scopes import shard_parent
-from accountant.stores import EMPTY_HEAD, NewEntry, Row, Store, Write
+from accountant.stores import EMPTY_HEAD, Head, NewEntry, Row, Store, Write
 from accountant.totals import Totals
 from accountant.turns import TURN_BLOB, Turn, age_s
 
@@ -93,6 +93,8 @@ class Book:
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         """Of streams that others write too."""
         self._me = token_hex(4)
+        self._looked: tuple[str, Head, dict[str, Row | None]] | None = None
+        """Keys that were looked for in a stream together with its head, and what was found."""
 
     def wait_s(self, stream: str, jobs: Sequence[Job], now: str) -> float:
         """How long these commands should wait before they are planned: others write the stream too.
@@ -163,10 +165,7 @@ class Book:
         draft: _Draft,
         held: dict[int, Row],
     ) -> Plan | None:
-        keys = [
-            job.command.ledger_key for job in jobs if isinstance(job.command, ChargeCommand | SettleCommand)
-        ]
-        known = self._store.find(stream, keys) if keys else {}
+        known = self._known(stream, before, _keys(jobs))
         followed, decisions = len(draft.entries), []
         for job in jobs:
             outcome = _judge(draft.state, job.command, known, now, held)
@@ -179,6 +178,20 @@ class Book:
         if len(draft.entries) == followed:
             return self._without_append(stream, before, decisions)
         return self._plan(stream, decisions, before, draft)
+
+    def _known(self, stream: str, before: State | None, keys: Sequence[str]) -> dict[str, Row]:
+        """The entries that have these keys.
+
+        A key that had none at a head has none as long as the stream ends there, and nothing is appended
+        if it does not: what was found together with a head need not be looked for again.
+        """
+        if not keys:
+            return {}
+        if self._looked is not None and before is not None:
+            looked_in, head, found = self._looked
+            if (looked_in, head) == (stream, before.head) and all(key in found for key in keys):
+                return {key: row for key in keys if (row := found[key]) is not None}
+        return self._store.find(stream, keys)
 
     def _plan(
         self, stream: str, decisions: list[tuple[Job, Outcome]], before: State | None, draft: _Draft
@@ -335,15 +348,17 @@ class Book:
         found = None
         if self._seen[stream].head == old.head:
             names = (*old.standing, *self._names(old, jobs, {}))
-            found = catch_up(self._store, old, names, [TURN_BLOB])
+            keys = _keys(jobs)
+            found = catch_up(self._store, old, names, [TURN_BLOB], keys)
         self.forget(stream)
         if found is None:
             return None
-        state, beside = found
+        state, view = found
         self._remember(state)
+        self._looked = (stream, state.head, dict.fromkeys(keys) | view.found)
         turn = self._turns.get(stream)
         if turn is not None and state.head != old.head:
-            turn.saw(beside.get(TURN_BLOB), monotonic())
+            turn.saw(view.blobs.get(TURN_BLOB), monotonic())
         return state
 
     def _count(self, state: State) -> None:
@@ -393,6 +408,10 @@ def _trimmed(state: State) -> State:
 def replace_totals(state: State, totals: Totals) -> State:
     """The same state with other totals in view."""
     return state.moved(state.head, state.time, totals)
+
+
+def _keys(jobs: Sequence[Job]) -> list[str]:
+    return [job.command.ledger_key for job in jobs if isinstance(job.command, ChargeCommand | SettleCommand)]
 
 
 def _entry(row: Row) -> dict[str, Any]:

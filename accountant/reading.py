@@ -22,7 +22,7 @@ from accountant.ledger import (
 )
 from accountant.loss import Loss, total
 from accountant.scopes import DATASET_SCOPE
-from accountant.stores import EMPTY_HEAD, Head, Row, Store
+from accountant.stores import EMPTY_HEAD, Head, Row, Store, View
 from accountant.totals import InWindow, Totals
 
 _READS: Final = 20
@@ -30,7 +30,7 @@ _READS: Final = 20
 _TOGETHER: Final = 512
 """Blobs read at once."""
 _CLOSE: Final = 32
-"""Entries that are read for the two at their ends."""
+"""How many entries are read at once for the first and the last of them."""
 
 
 @dataclass(frozen=True)
@@ -98,44 +98,42 @@ def with_blobs(store: Store, state: State, names: Iterable[str]) -> State | None
 
 
 def catch_up(
-    store: Store, state: State, names: Iterable[str], beside: Sequence[str] = ()
-) -> tuple[State, dict[str, bytes]] | None:
+    store: Store, state: State, names: Iterable[str], beside: Sequence[str] = (), keys: Sequence[str] = ()
+) -> tuple[State, View] | None:
     """What `load_state` gives with the named counts, from a state of before, for less work.
 
-    Also the blobs named in `beside`. None when that cannot be told for certain, for example when budgets
-    changed or the entry at which `state` ended is gone: then all must be read anew.
+    Also what was seen on the way, with the blobs named in `beside` and the entries of `keys`. None when the
+    state cannot be told for certain, for example when budgets changed or the entry at which `state` ended is
+    gone: then all must be read anew.
     """
     names = list(dict.fromkeys(names))
     if len(names) > _TOGETHER:
         return None
     stream, before = state.stream, state.head
-    head, blobs = store.load(stream, [CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, *beside, *names])
+    view = store.view(
+        stream, [CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, *beside, *names], before.sequence - 1, _CLOSE, keys
+    )
+    head, blobs = view.head, view.blobs
     if head.sequence < before.sequence or blobs.get(CONFIG_BLOB) != state.config():
         return None
     if state.shard is not None and blobs.get(LEXICON_BLOB) != canonical({"losses": state.lexicon.dump()}):
         return None  # counts are multiples of losses that this state does not know, or knows by other numbers
-    time = state.time
-    if head != before:
-        rows = _two_rows(store, stream, before.sequence, head.sequence)
-        if [(row.sequence, row.hash) for row in rows] != [
-            (before.sequence, before.hash),
-            (head.sequence, head.hash),
-        ] or entry_hash(rows[-1].body) != head.hash:
-            return None
-        time = _time_of(stream, rows[-1])
+    if state.shard is not None and blobs.get(LEXICON_BLOB) != canonical({"losses": state.lexicon.dump()}):
+        return None  # counts are multiples of losses that this state does not know, or knows by other numbers
+    rows = {row.sequence: row for row in view.rows}
+    if head.sequence not in rows:
+        rows |= {row.sequence: row for row in store.entries(stream, head.sequence - 1, 1)}
+    first, last = rows.get(before.sequence), rows.get(head.sequence)
+    if first is None or last is None or (first.hash, last.hash) != (before.hash, head.hash):
+        return None
+    if entry_hash(last.body) != head.hash:
+        return None
     life: dict[str, Loss] = {}
     windows: dict[str, InWindow] = {}
     _read_counts(state, names, blobs, life, windows)
     totals = Totals(state.dataset.grid, life, windows)
-    return state.moved(head, time, totals, holds=read_holds(blobs.get(HOLDS_BLOB)), charges=0), blobs
-
-
-def _two_rows(store: Store, stream: str, first: int, last: int) -> list[Row]:
-    """The entries of these numbers, as far as they are there: read at once when they lie close together."""
-    if last - first < _CLOSE:
-        rows = store.entries(stream, first - 1, last - first + 1)
-        return [row for row in rows if row.sequence in (first, last)]
-    return [*store.entries(stream, first - 1, 1), *store.entries(stream, last - 1, 1)]
+    holds = read_holds(blobs.get(HOLDS_BLOB))
+    return state.moved(head, _time_of(stream, last), totals, holds=holds, charges=0), view
 
 
 def _there(totals: Totals, name: str) -> bool:

@@ -167,7 +167,7 @@ class Teller:
         answers: list[tuple[Job, Outcome]] = []
         plans: list[Plan] = []
         for stream, line in [(name, line) for name, line in self._lines.items() if line.due <= started]:
-            # Who lost tries with fewer: what takes less time is more likely to come first, and then has a turn.
+            # Who lost tries with fewer: that takes less time, so it is more likely to be first once.
             jobs = line.jobs[: max(1, min(BATCH_MAX, len(line.jobs) >> self._book.losses(stream)))]
             try:
                 if self._waits(stream, line, jobs, now, started):

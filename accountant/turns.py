@@ -1,10 +1,10 @@
 """Whose turn it is on a stream that several processes write: advice that saves work. Never a lock.
 
-That nothing is lost or admitted twice rests on the stored head alone (`Store.append`). But who decides a batch
-and then finds that others were faster has worked in vain, so those that write one stream go round in turn:
-each append leaves a list of its writers beside the entries, the next one first. Whose turn it is not looks
-again later, and collects more commands meanwhile. One that has nothing to say, or is gone, is passed over
-after a moment. A list that is lost, old or wrong costs time and nothing else.
+That nothing is lost or admitted twice rests on the stored head alone (`Store.append`). But who decides a
+batch and then finds that others were faster has worked in vain. So those that write one stream go round: each
+append leaves a list of the writers beside the entries, the next one first. Who is not next looks again later,
+and collects more commands meanwhile. One that has nothing to write, or is gone, is passed over after a moment.
+A list that is lost, old or wrong costs time and nothing else.
 """
 
 import random
@@ -96,7 +96,7 @@ class Turn:
         self.losses += 1
         if self.losses == 1:
             return 0.0
-        return random.uniform(0, min(self.step_s * 2 ** (self.losses - 1), BACK_OFF_MAX_S))
+        return random.uniform(0, min(self.step_s * 2 ** (self.losses - 1), BACK_OFF_MAX_S))  # noqa: S311
 
 
 def age_s(time: str, now: str) -> float:

@@ -17,13 +17,12 @@ OURS_BAR, PLAIN_BAR = 0.7, 10.0
 def on_sqlite(pairs: int, number: int) -> bool:
     """Whether the ledger in a file is fast enough."""
     core, _ = servers.cores()
-    with servers.folder() as folder:
-        with servers.ours("odometer", f"sqlite:///{folder / 'ledger.sqlite'}", core) as subject:
-            noop_ratio = against_noop(subject, core, pairs, number)
-            with servers.peer("plain", core, str(folder / "plain.sqlite")) as other:
-                servers.one_round(other, 40)
-                print("against the plain service")
-                plain_ratio = servers.ratio(servers.compare(subject, other, pairs, number, 200), "rate")
+    with servers.folder() as folder, servers.ours("odometer", f"sqlite:///{folder}/ledger", core) as subject:
+        noop_ratio = against_noop(subject, core, pairs, number)
+        with servers.peer("plain", core, str(folder / "plain.sqlite")) as other:
+            servers.one_round(other, 40)
+            print("against the plain service")
+            plain_ratio = servers.ratio(servers.compare(subject, other, pairs, number, 200), "rate")
     print(f"charge-plain ratio={plain_ratio:.1f} bar={PLAIN_BAR}")
     print(f"charge ratio={noop_ratio:.3f} bar={OURS_BAR}")
     return noop_ratio >= OURS_BAR and plain_ratio >= PLAIN_BAR

@@ -3,9 +3,9 @@
 from importlib import import_module
 from typing import cast
 
-from accountant.stores.base import EMPTY_HEAD, Head, NewEntry, Note, Row, Store, Write
+from accountant.stores.base import EMPTY_HEAD, Head, NewEntry, Note, Row, Store, View, Write
 
-__all__ = ["EMPTY_HEAD", "SCHEMES", "Head", "NewEntry", "Note", "Row", "Store", "Write", "open_store"]
+__all__ = ["EMPTY_HEAD", "SCHEMES", "Head", "NewEntry", "Note", "Row", "Store", "View", "Write", "open_store"]
 
 # The one table of back-ends: scheme → (module with `open_url(url) -> Store`, an example to show).
 # Modules are imported when first asked for, so that a driver is needed only by those who use it.

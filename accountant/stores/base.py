@@ -55,6 +55,16 @@ class Note:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """What `load`, `entries` and `find` give, in this order: later parts may be newer than the head."""
+
+    head: Head
+    blobs: dict[str, bytes]
+    rows: list[Row]
+    found: dict[str, Row]
+
+
 class Store(Protocol):
     """The verbs. Every method raises `StoreUnavailable` when the answer is not certain.
 
@@ -79,6 +89,10 @@ class Store(Protocol):
 
     def find(self, stream: str, keys: Sequence[str]) -> dict[str, Row]:
         """The entries that were appended under these keys."""
+        ...
+
+    def view(self, stream: str, names: Sequence[str], after: int, limit: int, keys: Sequence[str]) -> View:
+        """`load`, `entries` and `find` in one exchange with the store, where it is away from here."""
         ...
 
     def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:

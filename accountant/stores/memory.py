@@ -7,7 +7,7 @@ from itertools import count
 from threading import Lock
 
 from accountant.errors import StoreUnavailable
-from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, Write
+from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, View, Write
 
 
 @dataclass(slots=True)
@@ -77,6 +77,10 @@ class MemoryStore:
         with self._open():
             found = self._streams.get(stream, _Stream())
             return {key: found.rows[found.sequences[key] - 1] for key in keys if key in found.sequences}
+
+    def view(self, stream: str, names: Sequence[str], after: int, limit: int, keys: Sequence[str]) -> View:
+        head, blobs = self.load(stream, names)
+        return View(head, blobs, self.entries(stream, after, limit), self.find(stream, keys))
 
     def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
         with self._open():

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
-from accountant.stores.base import EMPTY_HEAD, Head, NewEntry, Note, Row, Write
+from accountant.stores.base import EMPTY_HEAD, Head, NewEntry, Note, Row, View, Write
 from accountant.stores.sqlite_file import SEQUENCE_BITS, LedgerFile
 
 BUSY_TIMEOUT_S = 5.0
@@ -109,6 +109,10 @@ class SqliteStore:
                         raise LedgerCorrupt(f"Entry {sequence} of {stream!r} is gone, but its key is there")
                     found[key] = Row(sequence, hash_, body)
         return found
+
+    def view(self, stream: str, names: Sequence[str], after: int, limit: int, keys: Sequence[str]) -> View:
+        head, blobs = self.load(stream, names)
+        return View(head, blobs, self.entries(stream, after, limit), self.find(stream, keys))
 
     def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
         found: list[tuple[str, bytes]] = []

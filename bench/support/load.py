@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Load:
-    """One run: requests per second, the generator's own CPU seconds per request, and how long answers took."""
+    """One run: requests per second, the generator's own CPU seconds per request, and the answers' times."""
 
     rate: float
     own_cpu_s: float

@@ -64,7 +64,7 @@ def cpu_s(pid: int) -> float:
 
 
 def cores() -> tuple[int, int]:
-    """The servers' core, and the one of everything else: the generator, and Redis. The same where there is one."""
+    """The servers' core, and the one of everything else: the generator, and Redis. One core may be both."""
     here = sorted(os.sched_getaffinity(0))
     return here[0], here[-1]
 
@@ -148,7 +148,7 @@ def one_round(side: Side, number: int, ports: list[int] | None = None) -> Round:
 
 
 def least_share(side: Side, number: int) -> tuple[float, float]:
-    """What the server that answered least has of an even share, and the 99th percentile of all answers, in s."""
+    """What the server that answered least has of an even share, and the 99th percentile of answers, in s."""
     requests = load.charge_requests(number, side.datasets, side.token, BODY, _keys())
     result = load.run(side.ports, requests, CONNECTIONS)
     return min(result.by_port.values()) * len(side.ports) / number, result.p99_s
@@ -176,7 +176,7 @@ def compare(
             for name in ("rate", "server_cpu_s", "own_cpu_s", "p99_s")
         )
         print(
-            f"  {side.name:12s} {rate:8.0f}/s   server {cpu * 1e6:6.0f} us CPU a charge   p99 {p99 * 1e3:6.1f} ms   "
+            f"  {side.name:10s} {rate:6.0f}/s   server {cpu * 1e6:5.0f} us CPU a charge   p99 {p99 * 1e3:4.0f} ms   "
             f"generator {own * 1e6:4.0f} us (its ceiling {1 / own:6.0f}/s)",
             flush=True,
         )

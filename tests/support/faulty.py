@@ -7,7 +7,7 @@ from typing import Any
 from accountant.errors import StoreUnavailable
 from accountant.stores.memory import MemoryStore
 
-READS = ("load", "entries", "find", "blobs", "streams", "notes", "ping")
+READS = ("load", "entries", "find", "view", "blobs", "streams", "notes", "ping")
 Action = Callable[..., Any]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
-from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, Write
+from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, View, Write
 from accountant.stores.redis import parsing, scripts
 from accountant.stores.redis.address import Address, Node
 from accountant.stores.redis.exchange import Command, Exchange
@@ -58,9 +58,21 @@ class RedisStore:
 
     def load(self, stream: str, names: Sequence[str]) -> tuple[Head, dict[str, bytes]]:
         with self._doing(f"read the stream {stream!r}"):
-            sequence, hash_, *values = self._script(scripts.LOAD, stream, *(name.encode() for name in names))
-        blobs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        return parsing.head(stream, sequence, hash_), blobs
+            (answer,) = self._exchange.run([self._load(stream, names)])
+        return _loaded(stream, names, answer)
+
+    def view(self, stream: str, names: Sequence[str], after: int, limit: int, keys: Sequence[str]) -> View:
+        first, limit = max(after, 0) + 1, min(limit, ROWS_PER_SCRIPT)
+        chunks = _chunks(keys)
+        with self._doing(f"look at the stream {stream!r}"):
+            load = self._load(stream, names)
+            entries = self._command(scripts.ENTRIES, stream, f"{first}-0", limit)
+            loaded, page, *answers = self._exchange.run([load, entries, *self._finds(stream, chunks)])
+        head, blobs = _loaded(stream, names, loaded)
+        return View(head, blobs, _rows(stream, first, limit, page), self._found(stream, chunks, answers))
+
+    def _load(self, stream: str, names: Sequence[str]) -> Command:
+        return self._command(scripts.LOAD, stream, *(name.encode() for name in names))
 
     def append(self, writes: Sequence[Write]) -> list[bool]:
         """Append each write with a script of its own, on disk when this returns. False: stale head.
@@ -99,22 +111,18 @@ class RedisStore:
         return rows
 
     def _page(self, stream: str, first: int, limit: int) -> list[Row]:
-        sequence, found = self._script(scripts.ENTRIES, stream, f"{first}-0", limit)
-        rows = [parsing.row(stream, entry) for entry in found]
-        end = parsing.number(stream, sequence)
-        if [row.sequence for row in rows] != list(range(first, min(end, first - 1 + limit) + 1)):
-            raise LedgerCorrupt(
-                f"The stream {stream!r} has {end} entries, but not all from {first} on are there, or too many"
-            )
-        return rows
+        return _rows(stream, first, limit, self._script(scripts.ENTRIES, stream, f"{first}-0", limit))
 
     def find(self, stream: str, keys: Sequence[str]) -> dict[str, Row]:
-        chunks = [keys[start : start + KEYS_PER_SCRIPT] for start in range(0, len(keys), KEYS_PER_SCRIPT)]
+        chunks = _chunks(keys)
         with self._doing(f"look for keys of {stream!r}"):
-            commands = [
-                self._command(scripts.FIND, stream, *(key.encode() for key in chunk)) for chunk in chunks
-            ]
-            replies = self._exchange.run(commands)
+            replies = self._exchange.run(self._finds(stream, chunks))
+        return self._found(stream, chunks, replies)
+
+    def _finds(self, stream: str, chunks: Sequence[Sequence[str]]) -> list[Command]:
+        return [self._command(scripts.FIND, stream, *(key.encode() for key in chunk)) for chunk in chunks]
+
+    def _found(self, stream: str, chunks: Sequence[Sequence[str]], replies: Sequence[Any]) -> dict[str, Row]:
         found: dict[str, Row] = {}
         for chunk, answers in zip(chunks, replies, strict=True):
             for key, answer in zip(chunk, answers, strict=True):
@@ -303,6 +311,29 @@ class RedisStore:
         if len(listed) + len(new) > LISTED_MAX:
             listed.clear()
         listed.update(new)
+
+
+def _chunks(keys: Sequence[str]) -> list[Sequence[str]]:
+    return [keys[start : start + KEYS_PER_SCRIPT] for start in range(0, len(keys), KEYS_PER_SCRIPT)]
+
+
+def _loaded(stream: str, names: Sequence[str], answer: Sequence[Any]) -> tuple[Head, dict[str, bytes]]:
+    """From what LOAD answered."""
+    sequence, hash_, *values = answer
+    blobs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    return parsing.head(stream, sequence, hash_), blobs
+
+
+def _rows(stream: str, first: int, limit: int, answer: Sequence[Any]) -> list[Row]:
+    """From what ENTRIES answered."""
+    sequence, found = answer
+    rows = [parsing.row(stream, entry) for entry in found]
+    end = parsing.number(stream, sequence)
+    if [row.sequence for row in rows] != list(range(first, min(end, first - 1 + limit) + 1)):
+        raise LedgerCorrupt(
+            f"The stream {stream!r} has {end} entries, but not all from {first} on are there, or too many"
+        )
+    return rows
 
 
 def _needs_look(writes: Sequence[Write]) -> bool:
