@@ -2,8 +2,9 @@
 
 Three primaries and three replicas. Asked twice: with `replicas=1`, where an append waits for the replica and
 nothing acknowledged is lost; and without, where in every second failover the replica was cut off shortly
-before. What is lost then must be noticed: the stream is frozen for every process, also a restarted one,
-until a person unfreezes it.
+before. Every fourth primary is not killed but stopped until another has taken over, and then goes on. What
+is lost must be noticed: the stream is frozen for every process, also a restarted one, until a person
+unfreezes it.
 """
 
 import argparse
@@ -45,7 +46,8 @@ def _answer(seed: int, replicas: int, failovers: int) -> tuple[int, int, int]:
         failing_over.world(Path(folder), seed, replicas=replicas) as world,
     ):
         for number in range(failovers):
-            done = world.round(cut=not replicas and number % 2 == 1, restarts=number % 4 == 3)
+            cut, paused = not replicas and number % 2 == 1, number % 4 == 2
+            done = world.round(cut=cut, paused=paused, restarts=number % 4 == 3)
             for one in done.unaccounted:
                 print(f"  failover {number}: {one}", flush=True)
         findings = world.examine()

@@ -20,6 +20,7 @@ from raw import LOST
 from restarting import Service
 from workload import Load, ask_once, datasets, open_all
 
+from accountant.reading import load_state
 from accountant.scopes import shard_parent
 from accountant.stores import Store, open_store
 from accountant.verify import all_streams
@@ -66,17 +67,21 @@ class World:
             self.services, self.token, self.datasets, promises, seed, callers, gives_up_when_frozen=True
         )
 
-    def round(self, *, cut: bool = False, restarts: bool = False) -> Round:
+    def round(self, *, cut: bool = False, paused: bool = False, restarts: bool = False) -> Round:
         """Kill the primary of a busy stream under load, wait for the replica to take over, and look.
 
-        `cut`: its replica hears nothing of the last charges. `restarts`: the services are started again
-        before it is looked whether they refuse.
+        `cut`: its replica hears nothing of the last charges. `paused`: the primary is not killed but stopped,
+        and goes on, for a moment still a primary, when another has taken over. `restarts`: the services are
+        started again before it is looked whether they refuse.
         """
         stream = self.chance.choice(HOT)
         promises = Promises()
         with self.load(promises):
             _moment(self.chance.uniform(0.2, 0.5))
-            self._kill(stream, cut=cut)
+            if paused:
+                self._pause(stream)
+            else:
+                self._kill(stream, cut=cut)
             _moment(0.3)
         done = self._look(promises)
         if done.streams:
@@ -104,6 +109,13 @@ class World:
         replica.resume()
         self.cluster.wait_failover(stream, old)
         old.start()
+        self.cluster.wait_followed()
+
+    def _pause(self, stream: str) -> None:
+        old = self.cluster.primary_of(stream)
+        old.pause()
+        redis_server.wait_until(lambda: self.cluster.primary_of(stream) is not old, "a replica takes over")
+        old.resume()
         self.cluster.wait_followed()
 
     def _look(self, promises: Promises) -> Round:
@@ -137,8 +149,6 @@ class World:
         return done
 
     def _is_frozen(self, store: Store, stream: str) -> bool:
-        from accountant.reading import load_state
-
         state = load_state(store, stream)
         return state is not None and state.frozen is not None
 

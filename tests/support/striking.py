@@ -7,6 +7,7 @@ with world(folder, seed) as chaos:
 """
 
 import contextlib
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,8 @@ from accountant.stores.redis import scripts
 
 __all__ = ["FAULTS", "KINDS", "Findings", "World", "world"]
 
-TIMEOUT_S = 0.5
-"""What the services wait for Redis: some pauses are longer, some shorter."""
+TIMEOUTS_S = (0.5, 0.1, 2.0)
+"""What each of the services waits for Redis: some pauses are longer, some shorter."""
 STRIKE_S = 10.0
 """How long an armed fault may wait for the bytes that it is to hit."""
 
@@ -70,7 +71,10 @@ def world(
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(redis_server.server(folder / "redis"))
         proxies = [stack.enter_context(Proxy(redis.port)) for _ in range(services)]
-        urls = [f"{proxy.url}?timeout_s={TIMEOUT_S}" for proxy in proxies]
+        urls = [
+            f"{proxy.url}?timeout_s={timeout_s}"
+            for proxy, timeout_s in zip(proxies, itertools.cycle(TIMEOUTS_S), strict=False)
+        ]
         ready = [stack.enter_context(Service(url)) for url in urls]
         some = some or datasets(small=(30, 60, 100_000), parts=60, units=12, tight=40)
         made = World(redis, proxies, ready, some, random.Random(seed))
