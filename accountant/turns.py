@@ -3,8 +3,8 @@
 That nothing is lost or admitted twice rests on the stored head alone (`Store.append`). But who decides a
 batch and then finds that others were faster has worked in vain. So those that write one stream go round: each
 append leaves a list of the writers beside the entries, the next one first. Who is not next looks again later,
-and collects more commands meanwhile. One that has nothing to write, or is gone, is passed over after a moment.
-A list that is lost, old or wrong costs time and nothing else.
+and collects more commands meanwhile. One that has nothing to write, or is gone, is passed over after a
+moment. A list that is lost, old or wrong costs time and nothing else.
 """
 
 import random
@@ -15,6 +15,7 @@ from typing import Final
 TURN_BLOB: Final = "turn"
 """Name of the blob that has the list: names of processes, by a space."""
 WRITERS_MAX: Final = 64
+BYTES_MAX: Final = 1024
 STEP_LEAST_S: Final = 0.0005
 STEP_MOST_S: Final = 0.025
 GRACE_STEPS: Final = 4
@@ -45,8 +46,8 @@ class Turn:
 
     def saw(self, blob: bytes | None, moved_at: float) -> None:
         """The stream has moved, and has this list beside it now."""
-        names = (blob or b"").decode("ascii", "replace").split()
-        self.writers = tuple(names[-WRITERS_MAX:])
+        names = (blob or b"")[-BYTES_MAX:].decode("ascii", "ignore").split()
+        self.writers = tuple(dict.fromkeys(names))[-WRITERS_MAX:]
         self.moved_at = moved_at
 
     @property
