@@ -158,3 +158,40 @@ def test_a_checkpoint_number_that_fell_to_another_entry_is_no_damage(tmp_path: P
         assert accountant.charge("d", ONE, "after", "p")[0]["sequence"] == 129
     with Accountant.open(url) as accountant:
         assert accountant.charge("d", ONE, "again", "p")[0]["sequence"] == 130
+
+
+def test_a_total_lowered_after_a_settlement_that_is_the_checkpoint_is_found_before_the_next_charge(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    with Accountant.open(url) as accountant:
+        accountant.create_dataset(dataset_document("d"), "p")
+        accountant.charge("d", ONE, "first", "p")
+        for number in range(63):
+            hold = accountant.hold("d", {**ONE, "count": 2, "expires_in_s": 600}, f"h{number}", "p")[0][
+                "hold"
+            ]
+            said, _ = accountant.settle("d", hold["id"], {"used": 1}, "p")
+        assert said["sequence"] == 128
+        with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
+            question = "SELECT value FROM blobs WHERE name = 'totals/dataset'"
+            [before] = connection.execute(question).fetchone()
+        accountant.charge("d", ONE, "last", "p")
+    with Accountant.open(url) as accountant:  # whole, it opens
+        assert accountant.charge("d", ONE, "last", "p")[1]
+    run(tmp_path / "ledger.sqlite", ("UPDATE blobs SET value=? WHERE name='totals/dataset'", before))
+    with Accountant.open(url) as accountant, pytest.raises(LedgerCorrupt, match="not what its entries"):
+        accountant.charge("d", ONE, "next", "p")
+
+
+def test_without_its_list_of_open_holds_a_ledger_settles_none(tmp_path: Path) -> None:
+    """A hold that is not known to be open gives nothing back."""
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    with Accountant.open(url) as accountant:
+        accountant.create_dataset(dataset_document("d"), "p")
+        hold = accountant.hold("d", {**ONE, "expires_in_s": 600}, "h", "p")[0]["hold"]
+    run(tmp_path / "ledger.sqlite", ("DELETE FROM blobs WHERE name='holds'",))
+    with Accountant.open(url) as accountant:
+        with pytest.raises(LedgerCorrupt, match="not among its open ones"):
+            accountant.settle("d", hold["id"], {"used": 0}, "p")
+        assert accountant.odometer("d")["totals"]["rho"] == 0.5

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from accountant.commands import Caller
+from accountant import charging
+from accountant.commands import Caller, SettleCommand
+from accountant.decisions import Admitted
 from accountant.entries import canonical, entry_hash, timestamp
 from accountant.errors import (
     BudgetExceeded,
@@ -17,11 +19,13 @@ from accountant.errors import (
     InvalidRequest,
     KeyReused,
     LedgerCorrupt,
+    TooManyHolds,
     UnknownHold,
 )
 from accountant.ledger import CHECKPOINT_EVERY, fold
 from accountant.mechanisms import Adjacency, Mechanism
 from accountant.service import Accountant
+from accountant.settling import settle
 from accountant.stores.memory import MemoryStore
 from accountant.verify import verify
 
@@ -221,3 +225,40 @@ def test_a_settlement_carries_the_checkpoint_where_its_number_asks_for_one() -> 
         body = canonical(entry)
         with pytest.raises(LedgerCorrupt, match="checkpoint"):
             fold([*((row.hash, row.body) for row in rows[:-1]), (entry_hash(body), body)])
+
+
+def test_a_stream_has_only_so_many_open_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A settled or an expired one makes room."""
+    monkeypatch.setattr(charging, "HOLDS_MAX", 2)
+    clock = Clock()
+
+    def hold(key: str, seconds: int = 3600) -> str:
+        body = {**HALF, "count": 1, "expires_in_s": seconds}
+        return str(accountant.hold("d", body, key, MAKER)[0]["hold"]["id"])
+
+    with limited(clock=clock) as accountant:
+        first = hold("1")
+        hold("2", 60)
+        with pytest.raises(TooManyHolds):
+            hold("3")
+        accountant.charge("d", {**HALF, "count": 1}, "charge", MAKER)
+        accountant.settle("d", first, {"used": 1}, MAKER)
+        hold("3")
+        with pytest.raises(TooManyHolds):
+            hold("4")
+        clock.now += timedelta(seconds=61)
+        hold("4")
+        assert len(accountant.holds("d")["items"]) == 2
+
+
+def test_a_settlement_computed_higher_than_the_hold_gives_nothing_back_and_takes_nothing_more() -> None:
+    """Another version of the service may have a looser bound than the one that made the hold."""
+    with limited() as accountant:
+        accountant.hold("d", {**HALF, "count": 2, "expires_in_s": 60}, "h", MAKER)
+        rows = accountant.store.entries("d", 0, 10)
+    state = fold((row.hash, row.body) for row in rows)
+    assert state is not None
+    higher = (state.spent.scaled(3),)
+    outcome = settle(state, SettleCommand(2, (1,), higher, "ada"), None, rows[1], state.time)
+    assert isinstance(outcome, Admitted)
+    assert outcome.state.spent == state.spent

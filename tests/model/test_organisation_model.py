@@ -608,9 +608,9 @@ def _redis() -> Iterator[None]:
         yield
 
 
-MemoryMachine.TestCase.settings = bounded(20)
-SqliteMachine.TestCase.settings = bounded(6)
-RedisMachine.TestCase.settings = bounded(6)
+MemoryMachine.TestCase.settings = bounded(14)
+SqliteMachine.TestCase.settings = bounded(5)
+RedisMachine.TestCase.settings = bounded(5)
 TestMemory = MemoryMachine.TestCase
 TestSqlite = SqliteMachine.TestCase
 TestRedis = RedisMachine.TestCase
