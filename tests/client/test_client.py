@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from odometer_client import BudgetExceeded, Client, OutcomeUnknown
-from odometer_client.errors import InvalidRequest, UnexpectedAnswer, Unreachable
+from odometer_client.errors import InvalidRequest, StoreUnavailable, UnexpectedAnswer, Unreachable
 from odometer_client.mechanisms import Gaussian, PoissonSubsampled, Pure
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -244,7 +244,7 @@ def test_a_client_never_prints_its_key() -> None:
     assert "po_key" not in repr(client_of(recording(httpx.Response(204))[0]))
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8790", "ftp://x", "redis://x"])
+@pytest.mark.parametrize("url", ["", "localhost:8790", "ftp://x", "postgres://x"])
 def test_another_url_is_refused_with_what_works(url: str) -> None:
     with pytest.raises(ValueError, match="sqlite:///"):
         Client(url)
@@ -263,3 +263,56 @@ def test_errors_travel_between_processes(error: Exception) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert vars(again) == vars(error)
+
+
+HOLD = {**RECEIPT, "hold": {"id": "7", "expires": "2030-01-01T00:00:00.000000Z"}}
+SETTLED = {**RECEIPT, "hold": "7", "used": [3], "held": [5]}
+
+
+def test_a_hold_says_when_it_expires_and_settles_itself() -> None:
+    handler, seen = recording(httpx.Response(201, json=HOLD), httpx.Response(200, json=SETTLED))
+    hold = client_of(handler).hold("d", Pure(epsilon=0.1), 5, expires_in_s=60, key="k", group=("lr", 2))
+    assert (hold.id, hold.expires[:4]) == ("7", "2030")
+    assert hold.settle(3).used == [3]
+    assert json.loads(seen[0].content) == {
+        "mechanism": {"kind": "pure", "epsilon": 0.1},
+        "count": 5,
+        "group": {"name": "lr", "runs": 2},
+        "expires_in_s": 60,
+    }
+    assert (seen[0].url.path, seen[0].headers["Idempotency-Key"]) == ("/v1/datasets/d/holds", "k")
+    assert (seen[1].url.path, json.loads(seen[1].content)) == (
+        "/v1/datasets/d/holds/7/settlement",
+        {"used": 3},
+    )
+
+
+@pytest.mark.parametrize("answer", [RECEIPT, {**RECEIPT, "hold": {}}, {**RECEIPT, "hold": "7"}])
+def test_a_receipt_without_its_hold_is_no_hold(answer: dict[str, Any]) -> None:
+    handler, _ = recording(httpx.Response(201, json=answer))
+    with pytest.raises(UnexpectedAnswer, match="Release nothing"):
+        client_of(handler).hold("d", Pure(epsilon=0.1), 5, expires_in_s=60)
+
+
+def test_a_settlement_is_asked_again_after_a_lost_answer() -> None:
+    """Doing it twice is the same as once."""
+    handler, seen = recording(httpx.ReadTimeout("slow"), httpx.Response(200, json=SETTLED))
+    assert client_of(handler).settle("d", "7", 3).held == [5]
+    assert len({request.content for request in seen}) == 1
+    handler, _ = recording(httpx.ReadTimeout("slow"))
+    with pytest.raises(OutcomeUnknown, match="Ask again"):
+        client_of(handler).settle("d", "7", 3)
+
+
+def test_a_refusal_is_not_asked_again_though_it_will_pass_one_day() -> None:
+    handler, seen = recording(problem("budget-exceeded", 409, retryable=True, retry_after_s=3600))
+    with pytest.raises(BudgetExceeded):
+        client_of(handler).charge("d", Pure(epsilon=0.1))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("url", ["redis://user:swordfish@127.0.0.1:1/0", "mysql://u:swordfish@host"])
+def test_a_password_is_not_shown(url: str) -> None:
+    with pytest.raises((ValueError, Unreachable, StoreUnavailable)) as raised:
+        Client(url)
+    assert "swordfish" not in str(raised.value)

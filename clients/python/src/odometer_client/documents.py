@@ -131,7 +131,7 @@ class Dataset(Document):
 
     @property
     def problem(self) -> dict[str, Any] | None:
-        """In a list of datasets: why this one cannot be read (`type`, `title`, `detail`), and nothing else."""
+        """In a list of datasets: why this one cannot be read (`type`, `title`, `detail`), and no more."""
         return self.get("problem")
 
     @property
