@@ -105,7 +105,7 @@ class Book:
         if turn is None:
             return 0.0
         self._turns.move_to_end(stream)
-        rest_s = turn.rest_s(monotonic())
+        rest_s = turn.rest_s(monotonic(), len(jobs))
         if rest_s > 0:
             return rest_s
         self.behind(stream)  # look before deciding: it is cheaper than to decide in vain
@@ -297,7 +297,7 @@ class Book:
         if plan.state is not None:
             self._remember(plan.state)
         turn = self._turns.get(plan.stream)
-        if turn is not None and not turn.went(monotonic()):
+        if turn is not None and not turn.went(monotonic(), len(plan.decisions)):
             del self._turns[plan.stream]
 
     def _remember(self, state: State) -> None:

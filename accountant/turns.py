@@ -23,6 +23,8 @@ GRACE_STEPS: Final = 4
 GRACE_LEAST_S: Final = 0.01
 ASLEEP_S: Final = 0.1
 """Nobody is waited for when the last entry is older than this: the stream is written now and then only."""
+COLLECT_S: Final = 0.005
+"""How long the commands that a turn usually has are waited for: each turn costs the same, however many."""
 BACK_OFF_MAX_S: Final = 0.025
 
 
@@ -39,6 +41,10 @@ class Turn:
     """How long it takes, on average, from one writer's append to the next one's."""
     losses: int = 0
     """How often others were faster since this process last wrote."""
+    usual: float = 1.0
+    """How many commands a turn has, when many ask."""
+    _ready_at: float | None = None
+    """Since when this process could look whether it is its turn."""
     _after: tuple[str, ...] = ()
     """The list to leave beside the next append."""
     _waiting: tuple[float, int] | None = None
@@ -55,12 +61,19 @@ class Turn:
         """How many go before this process. Who is not on the list yet goes at once, and is on it then."""
         return self.writers.index(self.me) if self.me in self.writers else 0
 
-    def rest_s(self, now: float) -> float:
-        """How long it makes no sense to look: those ahead cannot have written yet."""
+    def rest_s(self, now: float, commands: int = 1) -> float:
+        """How long it makes no sense to look: those ahead cannot have written yet, or few commands are here."""
         ahead = self.ahead
         if ahead and self._waiting is None:
             self._waiting = (now, ahead)
-        return self.moved_at + (ahead - 0.5) * self.step_s - now if ahead else 0.0
+        rest_s = self.moved_at + (ahead - 0.5) * self.step_s - now if ahead else 0.0
+        if rest_s > 0:
+            return rest_s
+        if self._ready_at is None:
+            self._ready_at = now
+        if commands >= 0.75 * self.usual:
+            return 0.0
+        return min(self._ready_at + COLLECT_S - now, COLLECT_S / 4)
 
     def wait_s(self, now: float, quiet_s: float) -> float:
         """After a look, how long to wait for the next; 0 when it is this process's turn, or nobody else goes.
@@ -87,9 +100,10 @@ class Turn:
         """The list to leave beside the append."""
         return " ".join(self._after[-WRITERS_MAX:]).encode("ascii")
 
-    def went(self, now: float) -> bool:
+    def went(self, now: float, commands: int = 1) -> bool:
         """This process has written. False: nobody else does any more, and there is no turn to keep."""
-        self.writers, self.moved_at, self.losses = self._after, now, 0
+        self.writers, self.moved_at, self.losses, self._ready_at = self._after, now, 0, None
+        self.usual = max(commands, 0.9 * self.usual)
         return self.writers != (self.me,)
 
     def lost(self) -> float:

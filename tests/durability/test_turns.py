@@ -168,7 +168,7 @@ def _again(store: MemoryStore) -> MemoryStore:
 def test_while_one_stream_waits_for_others_the_rest_goes_on() -> None:
     """The append to one stream is always stale; charges on another one are admitted meanwhile."""
     store = FaultyStore()
-    with Accountant(store) as accountant:  # type: ignore[arg-type]
+    with Accountant(store) as accountant:
         for name in ("d", "calm"):
             accountant.create_dataset(dataset_document(name, rho=1e6), "p")
         tries = 0
@@ -196,7 +196,7 @@ def test_while_one_stream_waits_for_others_the_rest_goes_on() -> None:
 def test_endless_staleness_is_answered_for_all_and_in_time() -> None:
     """Also for those that came while others were tried; and then the ledger is as it was."""
     store = FaultyStore()
-    with Accountant(store) as accountant:  # type: ignore[arg-type]
+    with Accountant(store) as accountant:
         accountant.create_dataset(dataset_document("d", rho=1e6), "p")
         store.fail(stale, "append")
         waiting = [Answer() for _ in range(600)]
