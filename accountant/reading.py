@@ -118,8 +118,6 @@ def catch_up(
         return None
     if state.shard is not None and blobs.get(LEXICON_BLOB) != canonical({"losses": state.lexicon.dump()}):
         return None  # counts are multiples of losses that this state does not know, or knows by other numbers
-    if state.shard is not None and blobs.get(LEXICON_BLOB) != canonical({"losses": state.lexicon.dump()}):
-        return None  # counts are multiples of losses that this state does not know, or knows by other numbers
     rows = {row.sequence: row for row in view.rows}
     if head.sequence not in rows:
         rows |= {row.sequence: row for row in store.entries(stream, head.sequence - 1, 1)}
