@@ -8,7 +8,7 @@ import pytest
 from paying import Ledger
 
 from odometer_client import BudgetExceeded, OutcomeUnknown, Receipt
-from odometer_client.blocks import Blocks
+from odometer_client.blocks import Blocks, Buy
 from odometer_client.errors import HoldSettled, ReplayedCharge
 from odometer_client.mechanism import Mechanism
 from odometer_client.mechanisms import Gaussian
@@ -191,6 +191,31 @@ def test_a_hold_that_somebody_else_settled_for_less_is_told() -> None:
     with pytest.raises(HoldSettled):
         blocks.settle()
     assert blocks.prepaid == 0
+
+
+def test_ranks_that_step_together_all_hear_of_it() -> None:
+    """The one that settles raises inside the buying, whose outcome is told to the others."""
+    ledger = Ledger()
+    blocks = Blocks(ledger, block=2)
+    heard: list[BaseException] = []
+
+    def around(buy: Buy) -> Buy:
+        def telling(mechanism: Mechanism, wanted: int) -> int:
+            try:
+                return buy(mechanism, wanted)
+            except HoldSettled as error:
+                heard.append(error)
+                raise
+
+        return telling
+
+    blocks.together(around)
+    take(blocks, 2)
+    ledger.settle(1, 0)
+    with pytest.raises(HoldSettled):
+        blocks.take(STEP)
+    assert len(heard) == 1
+    assert (blocks.taken, ledger.counts) == (2, [2])
 
 
 def test_a_replay_that_nobody_retried_for_pays_for_nothing() -> None:

@@ -113,7 +113,10 @@ class Blocks:
         with self._lock:
             block = self._block
             if block is None or block.mechanism != mechanism or not block.left:
-                self._settle()  # before more is asked for: what is given back makes room
+                try:
+                    self._settle()  # before more is asked for: what is given back makes room
+                except OdometerError as trouble:
+                    self._trouble = trouble  # raised where all ranks hear of it: in the buying
                 block = self._bought(mechanism)
             block.used += 1
             self.taken += 1
@@ -168,6 +171,7 @@ class Blocks:
         self._nonce = secrets.token_hex(8)
         self._block: _Block | None = None
         self._hold: Hold | None = None
+        self._trouble: OdometerError | None = None
         self._pending: _Asked | None = None
         self._unsettled: list[tuple[Hold, int]] = []
         self._last: tuple[Mechanism, int] | None = None
@@ -189,6 +193,9 @@ class Blocks:
 
     def _buy(self, mechanism: Mechanism, wanted: int) -> int:
         """Pay for up to `wanted` steps; on a refusal for as many as fit, asked under a new key."""
+        if self._trouble is not None:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
         asked, again = self._pending, True  # its outcome is not known: the same key is asked again
         if asked is None or asked.mechanism != mechanism:
             asked, again = self._asking(mechanism, wanted), False
