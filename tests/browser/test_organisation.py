@@ -384,3 +384,12 @@ def test_every_field_and_region_has_a_name_and_ids_are_unique(visitor, path: str
         }"""
     )
     assert wrong == []
+
+
+def test_a_share_of_an_approximate_budget_is_given_no_amount_in_epsilon(visitor, running: Live) -> None:
+    budget = {"name": "life", "kind": "approximate", "epsilon": 3, "delta": 1e-6, "reserved": {"ads": 0.5}}
+    running.open("mixed", budgets=[budget])
+    _see(visitor, "/datasets/mixed")
+    rows = visitor.page.locator("#shares tbody tr")
+    expect(rows.first).to_contain_text(re.compile(r"ads\s*50 %\s*–"))
+    expect(visitor.page.locator("#shares")).to_contain_text("no such part of ε")

@@ -8,7 +8,7 @@ import { budgetKind } from "./words.js";
 const COLUMNS = [
   ["Team", "name"],
   ["Share kept", "number"],
-  ["Of the limit, about", "number"],
+  ["Of the limit", "number"],
   ["ε if stopped now", "number"],
 ];
 
@@ -30,7 +30,8 @@ function oneBudget(budget, lost) {
   const free = Math.max(0, 1 - entries.reduce((sum, [, share]) => sum + share, 0));
   const { symbol, text } = budgetKind(budget);
   const of = (share) => (budget.kind === "gdp" ? Math.sqrt(share) : share); // what adds up is μ², not μ
-  const part = (share) => `${symbol} ${down(of(share) * budget.limit)}`;
+  // Of an (ε, δ) budget a share has no amount in ε: half of an order's room is more than half of ε.
+  const part = (share) => (budget.kind === "approximate" ? "–" : `${symbol} ${down(of(share) * budget.limit)}`);
   const rows = entries.map(([team, share]) => [h("span", { class: "mono" }, team), percent(share), part(share), lost.has(team) ? up(lost.get(team)) : "–"]);
   rows.push([h("span", { class: "muted" }, "everybody"), percent(free), part(free), ""]);
   return h(
@@ -50,7 +51,7 @@ export async function showShares(root, dataset) {
   const teams = await get(`${root}/scopes?kind=team&limit=1000`);
   const lost = new Map(teams.items.map((item) => [item.scope.slice("team/".length), item.if_stopped_now]));
   const note =
-    "A team's share is its own: charges of others are refused before they reach into it. Shares are cut at one coordinate of the budget " +
-    "(of an (ε, δ) budget at one Rényi order), so the amounts here are near, not exact.";
+    "A team's share is its own: charges of others are refused before they reach into it. Shares are cut at one coordinate of the budget; " +
+    "of an (ε, δ) budget at one Rényi order, so that a share of it is no such part of ε.";
   fill(byId("shares"), budgets.map((each) => oneBudget(each, lost)), h("p", { class: "small muted" }, note));
 }
