@@ -368,6 +368,8 @@ class SettleCommand:
     """Of what was used, one per charge."""
     principal: str
     admin: bool = False
+    mark: str = ""
+    """What the hash of that entry starts with."""
 
     @property
     def ledger_key(self) -> str:

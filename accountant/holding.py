@@ -14,13 +14,13 @@ from accountant.mechanisms.base import thawed
 from accountant.requests import hold_id
 from accountant.scopes import DATASET_SCOPE, split
 from accountant.settling import check_used, held_entry
-from accountant.stores import Store
+from accountant.stores import Row, Store
 
 
-def read(store: Store, stream: str, name: str, number: int) -> dict[str, Any]:
-    """The entry of a hold. Raises UnknownHold."""
+def read(store: Store, stream: str, name: str, number: int, mark: str) -> dict[str, Any]:
+    """The entry of a hold, whose hash starts with `mark`. Raises UnknownHold."""
     rows = [row for row in store.entries(stream, number - 1, 1) if row.sequence == number]
-    return held_entry(rows[0] if rows else None, number, name)
+    return held_entry(rows[0] if rows else None, number, name, mark)
 
 
 def used_losses(grid: Grid, held: Mapping[str, Any], used: Sequence[int]) -> tuple[Loss, ...]:
@@ -35,10 +35,10 @@ def used_losses(grid: Grid, held: Mapping[str, Any], used: Sequence[int]) -> tup
 
 def documents(store: Store, state: State, now: str) -> Iterator[dict[str, Any]]:
     """The open holds of a stream, oldest first."""
-    for number, expires, entry in _open(store, state, max(state.time, now)):
+    for row, expires, entry in _open(store, state, max(state.time, now)):
         grid = state.dataset.grid
         yield {
-            "id": hold_id(state.shard, number),
+            "id": hold_id(state.shard, row.sequence, row.hash),
             "principal": entry["principal"],
             "by": entry.get("by"),
             "team": entry.get("team"),
@@ -75,9 +75,9 @@ def unused(store: Store, state: State, now: str) -> State:
     return state.moved(state.head, state.time, totals)
 
 
-def _open(store: Store, state: State, now: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def _open(store: Store, state: State, now: str) -> Iterator[tuple[Row, str, dict[str, Any]]]:
     for number, expires in open_holds(state.holds, now).items():
         rows = store.entries(state.stream, number - 1, 1)
         if not rows or rows[0].sequence != number:
             raise StoreUnavailable(f"entry {number} of {state.stream} cannot be read")
-        yield number, expires, json.loads(rows[0].body)
+        yield rows[0], expires, json.loads(rows[0].body)

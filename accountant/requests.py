@@ -24,7 +24,7 @@ PAGE_MAX: Final = 1000
 _SLUG: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _PRINCIPAL: Final = re.compile(NAME)
-_HOLD: Final = re.compile(r"(?:([0-9a-f]{4})-)?([1-9][0-9]{0,15})")
+_HOLD: Final = re.compile(r"(?:([0-9a-f]{4})-)?([1-9][0-9]{0,15})(?:\.([0-9a-f]{8}))?")
 
 
 def prepared_charge(body: Body | Mapping[str, Any], *, hold: bool = False) -> Prepared:
@@ -70,17 +70,25 @@ def shard_of_units(units: Sequence[str], shards: int) -> int:
     return next(iter(by_shard))
 
 
-def hold_id(shard: int | None, number: int) -> str:
-    """How a hold is called: the number of its entry, after its shard where there is one."""
-    return str(number) if shard is None else f"{shard:04x}-{number}"
+def hold_id(shard: int | None, number: int, digest: str) -> str:
+    """How a hold is called: its shard where there is one, the number of its entry, the start of its hash.
+
+    A ledger that lost entries and goes on gives their numbers to others: the hash tells a lost hold from the
+    one that has its number now.
+    """
+    name = f"{number}.{digest[:8]}"
+    return name if shard is None else f"{shard:04x}-{name}"
 
 
-def hold_number(name: str, hold: str, shards: int) -> tuple[int | None, int]:
-    """(shard, number) of a hold's id. Raises UnknownHold for what cannot be one."""
+def hold_number(name: str, hold: str, shards: int) -> tuple[int | None, int, str]:
+    """(shard, number, start of the hash) of a hold's id, which may leave out the hash.
+
+    Raises UnknownHold for what cannot be one.
+    """
     found = _HOLD.fullmatch(hold)
     if found is None or (found[1] is None) != (shards == 0):
         raise UnknownHold(f"dataset {name} has no hold {hold[:80]!r}")
-    return None if found[1] is None else int(found[1], 16), int(found[2])
+    return None if found[1] is None else int(found[1], 16), int(found[2]), found[3] or ""
 
 
 def scope_name(scope: str, state: State) -> str:

@@ -43,6 +43,7 @@ from accountant.errors import (
     OdometerError,
     StoreUnavailable,
     UnknownBudget,
+    UnknownHold,
 )
 from accountant.grid import CURRENT_GRID
 from accountant.ledger import State, open_holds, touched_by
@@ -285,7 +286,7 @@ class Accountant:
         if state.shard is not None:
             about["shard"] = state.shard
         if expires is not None:
-            about["hold"] = {"id": hold_id(state.shard, about["sequence"]), "expires": expires}
+            about["hold"] = {"id": hold_id(state.shard, about["sequence"], about["hash"]), "expires": expires}
         fixed = receipts.fragment_of(prepared)
         document = receipts.receipt(
             state, about, command.principal, fixed, command.touched, replayed=replayed
@@ -356,12 +357,16 @@ class Accountant:
         """(what the settlement says, replayed): a hold is charged for what was used of it, once."""
         dataset = self._bound(name) if is_slug(name) else self.state(name).dataset
         caller, wanted = called(by), validated(Settlement, body)
-        shard, number = hold_number(name, hold, dataset.shards)
+        shard, number, mark = hold_number(name, hold, dataset.shards)
         stream = name if shard is None else shard_stream(name, shard)
-        held = holding.read(self.store, stream, name, number)
+        try:
+            held = holding.read(self.store, stream, name, number, mark)
+        except UnknownHold:
+            self._not_lost(stream)
+            raise
         used = (wanted.used,) if isinstance(wanted.used, int) else wanted.used
         losses = holding.used_losses(dataset.grid, held, used)
-        command = SettleCommand(number, used, losses, caller.principal, caller.admin)
+        command = SettleCommand(number, used, losses, caller.principal, caller.admin, mark)
         outcome = self._wait(stream, command)
         if isinstance(outcome, Admitted | Replayed):
             replayed = isinstance(outcome, Replayed)
@@ -380,6 +385,12 @@ class Accountant:
             }
             return document, replayed
         raise outcome.error if isinstance(outcome, Refused) else outcome
+
+    def _not_lost(self, stream: str) -> None:
+        """Raise LedgerRolledBack when a stream has lost entries: what is not in it may have been."""
+        state = self._read(stream)
+        if state is not None and state.frozen is not None:
+            raise frozen_error(state)
 
     def holds(self, name: str) -> dict[str, Any]:
         """The holds that can still be settled, and what they come to: part of what counts as spent."""

@@ -26,7 +26,7 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
     A closed dataset's holds can still be settled: that only says what was not used.
     """
     name, number = state.dataset.name, command.hold
-    entry = held_entry(held, number, name)
+    entry = held_entry(held, number, name, command.mark)
     maker = entry.get("by", entry["principal"])
     if not command.admin and command.principal not in (maker, entry["principal"]):
         raise Forbidden(
@@ -61,9 +61,12 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
     return admit(state, document, command.ledger_key)
 
 
-def held_entry(row: Row | None, number: int, name: str) -> dict[str, Any]:
-    """The entry of a hold. Raises UnknownHold, or LedgerCorrupt when it was changed."""
-    if row is None:
+def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[str, Any]:
+    """The entry of a hold, whose hash starts with `mark`.
+
+    Raises UnknownHold, or LedgerCorrupt when it was changed.
+    """
+    if row is None or not row.hash.startswith(mark):
         raise UnknownHold(f"dataset {name} has no hold {number}")
     if entry_hash(row.body) != row.hash:
         raise LedgerCorrupt(f"entry {number} of {name} was changed: run odometer verify", sequence=number)

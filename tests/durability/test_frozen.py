@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from accountant.errors import LedgerRolledBack, NotFrozen
+from accountant.errors import LedgerRolledBack, NotFrozen, UnknownHold
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 
@@ -33,6 +33,9 @@ class Processes:
 
     def charge(self, at: Accountant, key: str) -> int:
         return int(at.charge("d", ONE, key, "caller")[0]["sequence"])
+
+    def hold(self, key: str) -> str:
+        return str(self.one.hold("d", {**ONE, "expires_in_s": 60}, key, "caller")[0]["hold"]["id"])
 
     def refuse(self, *some: Accountant) -> None:
         for place, each in enumerate(some):
@@ -61,6 +64,24 @@ def test_either_process_that_saw_what_is_lost_can_be_told_to_go_on(both: Process
     getattr(both, through).unfreeze("d", {"reason": "the lost charge is written off"}, "admin")
     assert both.charge(both.other, "after") < both.charge(both.one, "after-that")
     assert both.types() == ["opened", "charged", "frozen", "unfrozen", "charged", "charged"]
+
+
+def test_a_lost_hold_is_not_settled_in_place_of_the_one_that_has_its_number_now(both: Processes) -> None:
+    kept = copy.deepcopy(both.store._streams)
+    lost = [both.hold(key) for key in ("h1", "h2", "h3", "h4")]
+    both.store._streams = kept
+    for hold in lost[::3]:  # below and above what the ledger has once it is frozen
+        with pytest.raises(LedgerRolledBack):
+            both.one.settle("d", hold, {"used": 0}, "caller")
+    both.refuse(both.one)
+    with pytest.raises(LedgerRolledBack):
+        both.other.settle("d", lost[0], {"used": 0}, "caller")
+    both.one.unfreeze("d", {"reason": "written off"}, "admin")
+    new = both.hold("h5")
+    same = next(hold for hold in lost if hold.partition(".")[0] == new.partition(".")[0])
+    with pytest.raises(UnknownHold):
+        both.one.settle("d", same, {"used": 0}, "caller")
+    assert both.one.settle("d", new, {"used": 1}, "caller")[0]["used"] == [1]
 
 
 @pytest.mark.parametrize("through", ["one", "other"])

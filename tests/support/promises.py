@@ -67,7 +67,10 @@ class Ask:
     @property
     def name(self) -> tuple[str, str]:
         """What the ledger must not have twice."""
-        return self.dataset.name, self.key if self.key is not None else f"settles {self.hold}"
+        return (
+            self.dataset.name,
+            self.key if self.key is not None else f"settles {(self.hold or '').partition('.')[0]}",
+        )
 
 
 @dataclass(frozen=True)
