@@ -174,10 +174,29 @@ class Book:
                 if isinstance(job.command, ChargeCommand | SettleCommand):
                     number = outcome.state.head.sequence
                     known[job.command.ledger_key] = Row(number, outcome.entry.hash, outcome.entry.body)
+                elif before is not None:
+                    before = self._widened(before, draft, jobs, held)
+                    if before is None:
+                        self.behind(stream)
+                        return None
             decisions.append((job, outcome))
         if len(draft.entries) == followed:
             return self._without_append(stream, before, decisions)
         return self._plan(stream, decisions, before, draft)
+
+    def _widened(
+        self, before: State, draft: _Draft, jobs: Sequence[Job], held: dict[int, Row]
+    ) -> State | None:
+        """With the counts that commands need since one of them changed what is counted; None: read anew."""
+        state = draft.state
+        if state is None or state.totals.complete:
+            return before
+        wider = with_blobs(self._store, before, (*state.standing, *self._names(state, jobs, held)))
+        if wider is not None:
+            life, windows = {**wider.totals.life, **state.totals.life}, dict(wider.totals.windows)
+            totals = Totals(state.totals.grid, life, windows | dict(state.totals.windows))
+            draft.state = replace_totals(state, totals)
+        return wider
 
     def _known(self, stream: str, before: State | None, keys: Sequence[str]) -> dict[str, Row]:
         """The entries that have these keys.

@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.commands import Caller
+from accountant.book import Book, Job
+from accountant.budgets import ANY_BUDGET
+from accountant.commands import AddPartitionsCommand, Caller, ChargeCommand, SetBudgetCommand
+from accountant.counts import Counts
+from accountant.decisions import Admitted, Refused
 from accountant.errors import BudgetExceeded, DatasetClosed, Forbidden, InvalidRequest, KeyReused
 from accountant.scopes import shard_of, shard_stream
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
+from accountant.teller import utc_now
 from accountant.verify import verify
 
 OPENED = {"name": "d", "unit": "person", "adjacency": "add_remove", "delta": 1e-6}
@@ -132,6 +137,16 @@ def test_runs_of_a_group_are_charged_all_at_once() -> None:
         assert not fits(accountant, pure(0.3, group={"name": "sweep", "runs": 4}), "k", "ada")
         assert fits(accountant, pure(0.3, group={"name": "sweep", "runs": 3}), "k", "ada")
         assert accountant.odometer("d", scope="group/sweep")["totals"]["pure"] == 0.9
+
+
+def test_two_charges_of_one_kind_of_mechanism_are_both_counted_for_it() -> None:
+    with opened({"name": "life", "kind": "pure", "epsilon": 1}) as accountant:
+        one, other = ({"mechanism": {"kind": "pure", "epsilon": e}, "count": 1} for e in (0.1, 0.2))
+        accountant.charge("d", {"charges": [one, other]}, "k", "ada")
+        names = ["totals/dataset", "totals/mechanism/pure", "totals/principal/ada"]
+        _, blobs = accountant.store.load("d", names)
+        assert len(blobs) == len(names)
+        assert len(set(blobs.values())) == 1
 
 
 # -- on behalf
@@ -276,3 +291,61 @@ def test_two_processes_keep_one_list_of_the_losses_that_totals_are_multiples_of(
     assert not any(verdict.findings for verdict in verify(store))
     one.close()
     other.close()
+
+
+# -- decided together
+
+
+BATCHES: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
+    "a window": (
+        {},
+        {"name": "daily", "kind": "pure", "epsilon": 1, "window": "day"},
+        {},
+    ),
+    "a team's share": (
+        {},
+        {"name": "shared", "kind": "pure", "epsilon": 1, "reserved": {"red": 0.5}},
+        {},
+    ),
+    "a partition, under a window": (
+        {"composition": "by_partition", "partitions": ["eu"]},
+        ("us",),
+        {"partitions": "all"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_what_was_set_a_moment_before_is_in_force_for_what_is_decided_together_with_it(name: str) -> None:
+    """The counts that it needs are read too, though nobody needed them when the batch began."""
+    more, change, where = BATCHES[name]
+    budgets = [{"name": "life", "kind": "pure", "epsilon": 9}]
+    budgets += [{"name": "hourly", "kind": "pure", "epsilon": 1, "window": "hour"}] if where else []
+    with opened(*budgets, **more) as accountant:
+        accountant.charge("d", pure(0.25, **where), "before", Caller("ada", "red"))
+    store = accountant.store
+    command: Any = (
+        AddPartitionsCommand(change, "root")
+        if where
+        else SetBudgetCommand(ANY_BUDGET.validate_python(change), "root")
+    )
+    charges = [
+        ChargeCommand(accountant.prepare("d", pure(0.4, **where)), "ben", f"k{number}") for number in range(2)
+    ]
+    reopened = MemoryStore()
+    reopened.__dict__ |= {**store.__dict__, "_closed": False}
+    book = Book(reopened, Counts())
+    plan = book.plan("d", [Job("d", each, Sinkless(), None) for each in (command, *charges)], utc_now())
+    assert plan is not None
+    outcomes = [type(outcome) for _, outcome in plan.decisions]
+    fitting = 1 if "reserved" in str(change) or where else 2
+    assert outcomes == [Admitted, *[Admitted] * fitting, *[Refused] * (2 - fitting)]
+    refused = [outcome.error for _, outcome in plan.decisions if isinstance(outcome, Refused)]
+    assert all(isinstance(error, BudgetExceeded) for error in refused)
+
+
+class Sinkless:
+    """Where the answers of a plan that is not carried out go."""
+
+    def deliver(self, answers: Any) -> None:
+        raise AssertionError(f"nothing is answered here: {answers}")
