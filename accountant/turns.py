@@ -23,7 +23,7 @@ GRACE_STEPS: Final = 4
 GRACE_LEAST_S: Final = 0.01
 ASLEEP_S: Final = 0.1
 """Nobody is waited for when the last entry is older than this: the stream is written now and then only."""
-COLLECT_S: Final = 0.005
+COLLECT_STEPS, COLLECT_MOST_S = 2, 0.01
 """How long the commands that a turn usually has are waited for: each turn costs the same, however many."""
 BACK_OFF_MAX_S: Final = 0.025
 
@@ -62,7 +62,7 @@ class Turn:
         return self.writers.index(self.me) if self.me in self.writers else 0
 
     def rest_s(self, now: float, commands: int = 1) -> float:
-        """How long it makes no sense to look: those ahead cannot have written yet, or few commands are here."""
+        """How long it makes no sense to look: those ahead cannot have written yet, or few `commands` wait."""
         ahead = self.ahead
         if ahead and self._waiting is None:
             self._waiting = (now, ahead)
@@ -73,7 +73,8 @@ class Turn:
             self._ready_at = now
         if commands >= 0.75 * self.usual:
             return 0.0
-        return min(self._ready_at + COLLECT_S - now, COLLECT_S / 4)
+        collect_s = min(COLLECT_STEPS * self.step_s, COLLECT_MOST_S)
+        return min(self._ready_at + collect_s - now, collect_s / 4)
 
     def wait_s(self, now: float, quiet_s: float) -> float:
         """After a look, how long to wait for the next; 0 when it is this process's turn, or nobody else goes.

@@ -17,7 +17,7 @@ from accountant.requests import prepared_charge
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 from accountant.teller import LOSSES_MAX, Teller
-from accountant.turns import ASLEEP_S, BACK_OFF_MAX_S, WRITERS_MAX, Turn, age_s
+from accountant.turns import ASLEEP_S, BACK_OFF_MAX_S, COLLECT_MOST_S, WRITERS_MAX, Turn, age_s
 from odometer_client.keys import new_key
 
 PREPARED = prepared_charge(ONE)
@@ -71,6 +71,18 @@ def test_they_do_not_all_pass_over_at_the_same_moment() -> None:
         return at - NOW
 
     assert patience("a b me") >= 1.9 * patience("a me b")
+
+
+def test_a_turn_waits_for_the_commands_that_it_usually_has_but_not_long() -> None:
+    mine = turn("me a")
+    mine.wait_s(NOW, 0)
+    mine.went(NOW, 8)
+    mine.saw(b"me a", NOW)
+    assert mine.rest_s(NOW, 6) == 0
+    at = NOW
+    while (rest_s := mine.rest_s(at, 1)) > 0:
+        at += rest_s
+    assert 0 < at - NOW <= COLLECT_MOST_S
 
 
 def test_where_little_is_written_nobody_is_waited_for() -> None:
