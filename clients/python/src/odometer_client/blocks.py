@@ -95,6 +95,7 @@ class Blocks:
         self.receipt: Receipt | None = None
         """The last receipt."""
         self._together: Buy | None = None
+        self._trouble: OdometerError | None = None
         self._payments = payments
         self._most = block
         self._sequence = 0
@@ -171,7 +172,7 @@ class Blocks:
         self._nonce = secrets.token_hex(8)
         self._block: _Block | None = None
         self._hold: Hold | None = None
-        self._trouble: OdometerError | None = None
+        self._trouble = None
         self._pending: _Asked | None = None
         self._unsettled: list[tuple[Hold, int]] = []
         self._last: tuple[Mechanism, int] | None = None
