@@ -217,6 +217,21 @@ def test_a_settlement_after_the_end_of_its_hold_is_found() -> None:
     accountant.close()
 
 
+def test_a_hold_that_says_that_it_was_counted_in_other_windows_is_found() -> None:
+    """Its settlement would give back to a window what was never in it."""
+    accountant = Accountant(MemoryStore())
+    daily = {"name": "daily", "kind": "zcdp", "rho": 1, "window": "day"}
+    accountant.create_dataset({**OPENED, "budgets": [LIFE, daily]}, "root")
+    accountant.hold("d", {"mechanism": GAUSSIAN, "count": 5, "expires_in_s": 60}, "h", RED)
+    first, second = accountant.store.entries("d", 0, 2)
+    entry = json.loads(second.body)
+    for said in ({}, {"dataset@day": "2001-01-01"}):
+        body = canonical({**entry, "windows": said})
+        with pytest.raises(LedgerCorrupt, match="other windows"):
+            fold([(first.hash, first.body), (entry_hash(body), body)])
+    accountant.close()
+
+
 def by_unit() -> Accountant:
     """A dataset of two shards; each keeps one of two units, charged before and after its budget changed."""
     accountant = Accountant(MemoryStore())
