@@ -28,7 +28,15 @@ from accountant.errors import (
     UnknownDataset,
 )
 from accountant.ledger import State, kinds_of, touched_by
-from accountant.reading import Seen, catch_up, check_history, load_state, recount_recent, with_blobs
+from accountant.reading import (
+    Seen,
+    catch_up,
+    check_history,
+    in_view,
+    load_state,
+    recount_recent,
+    with_blobs,
+)
 from accountant.scopes import shard_parent
 from accountant.stores import EMPTY_HEAD, Head, NewEntry, Row, Store, Write
 from accountant.totals import Totals
@@ -191,7 +199,9 @@ class Book:
         state = draft.state
         if state is None or state.totals.complete:
             return before
-        wider = with_blobs(self._store, before, (*state.standing, *self._names(state, jobs, held)))
+        # What the batch itself has begun to count is not stored yet: it stays new, and so is written.
+        names = (*state.standing, *self._names(state, jobs, held))
+        wider = with_blobs(self._store, before, [name for name in names if not in_view(state.totals, name)])
         if wider is not None:
             life, windows = {**wider.totals.life, **state.totals.life}, dict(wider.totals.windows)
             totals = Totals(state.totals.grid, life, windows | dict(state.totals.windows))

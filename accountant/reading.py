@@ -84,7 +84,7 @@ def with_blobs(store: Store, state: State, names: Iterable[str]) -> State | None
     totals = state.totals
     if totals.complete:
         return state
-    missing = [name for name in dict.fromkeys(names) if not _there(totals, name)]
+    missing = [name for name in dict.fromkeys(names) if not in_view(totals, name)]
     if not missing:
         return state
     life, windows = dict(totals.life), dict(totals.windows)
@@ -134,7 +134,8 @@ def catch_up(
     return state.moved(head, _time_of(stream, last), totals, holds=holds, charges=0), view
 
 
-def _there(totals: Totals, name: str) -> bool:
+def in_view(totals: Totals, name: str) -> bool:
+    """Whether the count of that blob is among the totals."""
     if name.startswith(TOTALS):
         return name[len(TOTALS) :] in totals.life
     return name[len(WINDOWS) :] in totals.windows
