@@ -54,7 +54,7 @@ def train(client: Client, dataset: str, most_steps: int = MOST_STEPS) -> Trained
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    with Progress(*columns) as progress:
+    with guard, Progress(*columns) as progress:  # leaving the guard gives back the steps that did not run
         task = progress.add_task("training", total=most_steps, left="")
         while not guard.stopped and guard.steps < most_steps:
             for images, labels in guard.batches(loader):
