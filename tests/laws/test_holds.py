@@ -262,3 +262,13 @@ def test_a_settlement_computed_higher_than_the_hold_gives_nothing_back_and_takes
     outcome = settle(state, SettleCommand(2, (1,), higher, "ada"), None, rows[1], state.time)
     assert isinstance(outcome, Admitted)
     assert outcome.state.spent == state.spent
+
+
+def test_at_its_last_moment_it_can_be_settled_though_others_are_made_then() -> None:
+    clock = Clock()
+    with limited(clock=clock) as accountant:
+        body = {**HALF, "count": 2, "expires_in_s": 60}
+        first = accountant.hold("d", body, "1", MAKER)[0]["hold"]["id"]
+        clock.now += timedelta(seconds=60)
+        accountant.hold("d", body, "2", MAKER)
+        accountant.settle("d", first, {"used": 0}, MAKER)
