@@ -130,6 +130,8 @@ class World:
                 else:
                     lost[name] = ask, receipt
             done.in_ledger = done.acked - len(lost)
+            holds = {told["hold"]["id"] for _, told in lost.values() if isinstance(told.get("hold"), dict)}
+            self.promises.unknown_holds += [one for one in promises.unknown_holds if one.hold not in holds]
             for name, (ask, receipt) in lost.items():
                 stream = _stream(ask, receipt)
                 while not self._is_frozen(store, stream) and time.monotonic() < started + FREEZE_S:

@@ -67,10 +67,7 @@ class Ask:
     @property
     def name(self) -> tuple[str, str]:
         """What the ledger must not have twice."""
-        return (
-            self.dataset.name,
-            self.key if self.key is not None else f"settles {(self.hold or '').partition('.')[0]}",
-        )
+        return self.dataset.name, self.key if self.key is not None else f"settles {self.hold}"
 
 
 @dataclass(frozen=True)
@@ -89,6 +86,8 @@ class Promises:
     refused: list[Refusal] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     """Answers that must not be."""
+    unknown_holds: list[Ask] = field(default_factory=list)
+    """Settlements of which a caller heard that there is no such hold: wrong unless the hold was lost."""
     unresolved: list[Ask] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     rolled_back: Counter[str] = field(default_factory=Counter)
@@ -120,6 +119,8 @@ class Promises:
             elif status == 409 and code == "budget-exceeded":
                 self.counts["refused"] += 1
                 self.refused.append(Refusal(ask, asked, time.time(), document))
+            elif code == "unknown-hold":
+                self.unknown_holds.append(ask)
             else:
                 self.wrong.append(f"{status} {code} for {ask.name}: {document.get('detail')}")
             return True
@@ -163,6 +164,7 @@ class _Walk:
     """By scope: what it had spent from then on."""
     found: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     used: dict[str, Any] = field(default_factory=dict)
+    hashes: dict[int, str] = field(default_factory=dict)
     state: State | None = None
     frozen_at: int = 0
 
@@ -179,9 +181,11 @@ class _Walk:
         self.entries += 1
         if kind in ("charged", "held"):
             self.found[entry["key"]].append(row)
+            self.hashes[row.sequence] = row.hash
             self._add(entry["time"], entry["command"], _runs(entry["command"]))
         elif kind == "settled":
-            self.found[f"settles {_hold_id(self.stream, entry['hold'])}"].append(row)
+            hold = _hold_id(self.stream, entry["hold"], self.hashes[entry["hold"]])
+            self.found[f"settles {hold}"].append(row)
             self.used[str(row.sequence)] = entry["used"]
             command = entry["held"]["command"]
             self._add(entry["time"], command, sum(entry["used"]) - _runs(command))
@@ -245,6 +249,7 @@ def scopes_of(command: Mapping[str, Any]) -> tuple[str, ...]:
 def examine(store: Store, datasets: Iterable[Dataset], promises: Promises) -> Findings:
     """Read every ledger, and hold it against what callers were told. Nobody may charge meanwhile."""
     findings = Findings(wrong=list(promises.wrong), unresolved=[str(ask) for ask in promises.unresolved])
+    findings.wrong += [f"{ask.name}: unknown-hold" for ask in promises.unknown_holds]
     by_name = {dataset.name: dataset for dataset in datasets}
     walks: dict[str, list[_Walk]] = defaultdict(list)
     for stream in all_streams(store):
@@ -292,8 +297,9 @@ def _runs(command: Mapping[str, Any]) -> int:
     return sum(int(item["count"]) for item in command["charges"])
 
 
-def _hold_id(stream: str, number: int) -> str:
-    return f"{stream.rpartition('/')[2]}-{number}" if stream.startswith("~") else str(number)
+def _hold_id(stream: str, number: int, digest: str) -> str:
+    name = f"{number}.{digest[:8]}"
+    return f"{stream.rpartition('/')[2]}-{name}" if stream.startswith("~") else name
 
 
 def _stamp(moment_s: float) -> str:
