@@ -4,7 +4,6 @@ from typing import Any
 
 from accountant.budgets import Budget
 from accountant.commands import (
-    PARTITIONS_MAX,
     AddPartitionsCommand,
     CloseCommand,
     Command,
@@ -12,7 +11,6 @@ from accountant.commands import (
     OpenCommand,
     SetBudgetCommand,
     UnfreezeCommand,
-    check_scope,
 )
 from accountant.datasets import BudgetEntry, bind_dataset
 from accountant.decisions import Admitted, admit
@@ -26,6 +24,7 @@ from accountant.errors import (
     PartitionExists,
     UnknownBudget,
 )
+from accountant.forms import PARTITIONS_MAX, check_scope
 from accountant.grid import CURRENT_GRID, Grid
 from accountant.ledger import State
 from accountant.limits import Limit

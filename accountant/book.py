@@ -9,13 +9,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any, Final, Protocol
 
-from accountant.commands import (
-    ChargeCommand,
-    Command,
-    FreezeCommand,
-    LookCommand,
-    SettleCommand,
-)
+from accountant.commands import ChargeCommand, Command, FreezeCommand, LookCommand, SettleCommand
 from accountant.counts import Counts
 from accountant.decide import decide, frozen_error
 from accountant.decisions import Admitted, Decision, Refused, admit

@@ -1,10 +1,8 @@
 """The accountant's embedded face: documents in, documents out. The HTTP service is a thin layer over it."""
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Self
+from collections.abc import Mapping
+from typing import Any
 
 from accountant import advice, history, holding, odometer, receipts
 from accountant.administering import etag
@@ -16,21 +14,16 @@ from accountant.commands import (
     Caller,
     ChargeCommand,
     CloseCommand,
-    Command,
-    CreateDataset,
-    NewPartitions,
     OpenCommand,
     Prepared,
     SetBudgetCommand,
     SettleCommand,
-    Settlement,
-    Unfreeze,
     UnfreezeCommand,
 )
 from accountant.convert import convert
-from accountant.datasets import Dataset
 from accountant.decide import frozen_error
 from accountant.decisions import Admitted, Refused, Replayed
+from accountant.desk import READS_MAX, Desk
 from accountant.documents import validated
 from accountant.errors import (
     BodyTooLarge,
@@ -45,11 +38,11 @@ from accountant.errors import (
     UnknownBudget,
     UnknownHold,
 )
+from accountant.forms import CreateDataset, NewPartitions, Settlement, Unfreeze
 from accountant.grid import CURRENT_GRID
 from accountant.ledger import State, open_holds, touched_by
 from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
-from accountant.reading import check_history, load_state, with_blobs
 from accountant.requests import (
     Body,
     acting_for,
@@ -65,52 +58,16 @@ from accountant.requests import (
     scope_name,
     shard_of_units,
     unknown_dataset,
-    valid_principal,
 )
 from accountant.scopes import shard_parent, shard_stream, split
-from accountant.stores import Store, open_store
-from accountant.teller import Teller, utc_now
-from accountant.watch import Watch
-
-_DATASETS_KEPT: Final = 10_000
-_READS: Final = 20
 
 
-class Accountant:
+class Accountant(Desk):
     """One ledger store and its teller. Safe to call from several threads.
 
     Every method takes and returns what the HTTP route of the same name does, and raises an
     `OdometerError`. Methods that change something name their principal.
     """
-
-    def __init__(
-        self,
-        store: Store,
-        clock: Callable[[], str] = utc_now,
-        on_death: Callable[[BaseException], None] | None = None,
-    ) -> None:
-        self.store = store
-        self.clock = clock
-        self._datasets: dict[str, Dataset] = {}
-        self.teller = Teller(store, clock, on_death)
-        self.watch = Watch(store, self.teller)
-
-    @classmethod
-    def open(cls, url: str) -> Self:
-        """On the store at `url`, for example `sqlite:///data/ledger.sqlite`."""
-        return cls(open_store(url))
-
-    def close(self) -> None:
-        """Answer what waits, then let go of the store."""
-        self.watch.close()
-        self.teller.close()
-        self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- datasets and budgets
 
@@ -198,17 +155,6 @@ class Accountant:
             self._change(stream, UnfreezeCommand(reason, principal))
         return self.dataset(name)
 
-    def _streams_of(self, name: str) -> Iterator[State]:
-        """The dataset and those of its shards that exist, each as the store has it now."""
-        state = load_state(self.store, name)
-        if state is None:
-            raise unknown_dataset(name)
-        yield state
-        for shard in range(state.dataset.shards):
-            part = load_state(self.store, shard_stream(name, shard))
-            if part is not None:
-                yield part
-
     # -- charges
 
     def charge(
@@ -252,16 +198,6 @@ class Accountant:
             return name
         shards = self._bound(name).shards
         return name if not shards else shard_stream(name, shard_of_units(prepared.units, shards))
-
-    def _bound(self, name: str) -> Dataset:
-        """What a dataset's first entry fixed for good; read once."""
-        known = self._datasets.get(name)
-        if known is None:
-            known = self.state(name).dataset
-            if len(self._datasets) >= _DATASETS_KEPT:
-                self._datasets.clear()
-            self._datasets[name] = known
-        return known
 
     def receipt(self, outcome: Outcome, command: ChargeCommand) -> tuple[bytes, bool]:
         """The receipt of a teller's outcome as JSON, and whether it is a replay; raises the refusal."""
@@ -333,22 +269,6 @@ class Accountant:
             return self._with(stream, names) or dataset
         return self._shard(dataset, stream, names)
 
-    def _shard(self, dataset: State, stream: str, names: Sequence[str]) -> State:
-        """A shard's counts under the budgets that its dataset has now."""
-        state = self._with(stream, names)
-        if state is None:  # nobody of that shard was charged yet
-            empty = replace(dataset.totals, life={}, windows={}, complete=True)
-            return replace(dataset, totals=empty, shard=int(stream.rpartition("/")[2], 16))
-        return replace(state, budgets=dataset.budgets, closed=dataset.closed)
-
-    def _with(self, stream: str, names: Sequence[str]) -> State | None:
-        for _ in range(_READS):
-            state = self._read(stream)
-            ready = None if state is None else with_blobs(self.store, state, names)
-            if state is None or ready is not None:
-                return ready
-        raise StoreUnavailable(f"{stream} moved on each time it was read: ask again")
-
     # -- holds
 
     def settle(
@@ -385,12 +305,6 @@ class Accountant:
             }
             return document, replayed
         raise outcome.error if isinstance(outcome, Refused) else outcome
-
-    def _not_lost(self, stream: str) -> None:
-        """Raise LedgerRolledBack when a stream has lost entries: what is not in it may have been."""
-        state = self._read(stream)
-        if state is not None and state.frozen is not None:
-            raise frozen_error(state)
 
     def holds(self, name: str) -> dict[str, Any]:
         """The holds that can still be settled, and what they come to: part of what counts as spent."""
@@ -465,7 +379,7 @@ class Accountant:
                 "kind: units are not listed; ask for the odometer of one",
                 errors=[{"field": "kind", "message": "units are not listed"}],
             )
-        for _ in range(_READS):
+        for _ in range(READS_MAX):
             found = history.scopes(self.store, state, kind, after, page_limit(limit), self.clock())
             if found is not None:
                 return found
@@ -500,30 +414,6 @@ class Accountant:
 
     # -- inside
 
-    def state(self, name: str) -> State:
-        """The dataset as the store has it now. Raises UnknownDataset; LedgerRolledBack when it is frozen."""
-        state = self._looked_at(name)
-        if state.frozen is not None:
-            raise frozen_error(state)
-        return state
-
-    def _looked_at(self, name: str) -> State:
-        """As `state`, frozen or not: for what a person looks at, and for what does not show a loss."""
-        state = self._read(name) if is_slug(name) else None
-        if state is None:
-            raise unknown_dataset(name)
-        return state
-
-    def _read(self, stream: str) -> State | None:
-        seen = self.teller.seen(stream)  # before the store is read: the teller moves on meanwhile
-        state = load_state(self.store, stream)
-        try:
-            check_history(self.store, stream, seen, state)
-        except OdometerError:
-            self.teller.look(stream)  # which freezes it, for every process
-            raise
-        return state
-
     def prepare(self, name: str, body: Body | Mapping[str, Any], *, hold: bool = False) -> Prepared:
         """A charge request for a dataset, parsed and warmed; a dataset that is unknown is said first."""
         try:
@@ -531,19 +421,6 @@ class Accountant:
         except (BodyTooLarge, InvalidRequest):
             self.state(name)
             raise
-
-    def _change(self, name: str, command: Command) -> State:
-        decision = self._wait(name, command)
-        if isinstance(decision, Admitted):
-            return self.state(shard_parent(name) or name)
-        error = decision.error if isinstance(decision, Refused) else decision
-        raise error if isinstance(error, OdometerError) else TypeError(f"unexpected outcome {decision!r}")
-
-    def _wait(self, stream: str, command: Command) -> Outcome:
-        valid_principal(command.principal)
-        sink = _Waiter()
-        self.teller.submit(stream, command, sink, None)
-        return sink.wait()
 
     def _dataset_document(self, state: State) -> dict[str, Any]:
         dataset = state.dataset
@@ -580,24 +457,6 @@ class Accountant:
 
     def _budget_state(self, state: State, budget_name: str) -> dict[str, Any]:
         return next(item for item in self._budget_states(state) if item["name"] == budget_name)
-
-
-class _Waiter:
-    """A sink for one thread that waits. Unbounded in time on purpose: the teller always answers or ends."""
-
-    def __init__(self) -> None:
-        self._done = threading.Event()
-        self._outcome: Outcome | None = None
-
-    def deliver(self, answers: Sequence[tuple[Any, Outcome]]) -> None:
-        self._outcome = answers[0][1]
-        self._done.set()
-
-    def wait(self) -> Outcome:
-        self._done.wait()
-        if self._outcome is None:
-            raise StoreUnavailable("the ledger gave no answer")
-        return self._outcome
 
 
 def _warm(*documents: CreateDataset | Budget) -> None:

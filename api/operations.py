@@ -8,7 +8,10 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from accountant import errors
 from accountant.budgets import LEAST_DELTA, AnyBudget, Slug
-from accountant.commands import (
+from accountant.convert import ConvertRequest
+from accountant.documents import validated
+from accountant.errors import OdometerError
+from accountant.forms import (
     CreateDataset,
     ManyCharges,
     ManyHolds,
@@ -20,9 +23,6 @@ from accountant.commands import (
     Text,
     Unfreeze,
 )
-from accountant.convert import ConvertRequest
-from accountant.documents import validated
-from accountant.errors import OdometerError
 from accountant.mechanisms import Document
 from accountant.requests import PAGE_MAX
 from accountant.service import Accountant

@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import Depends, FastAPI, Header, HTTPException, Path
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from accountant.commands import OneCharge
+from accountant.forms import OneCharge
 from api.replies import ChargeReply, LeftReply, LossReply, Receipt
 
 bearer = HTTPBearer()

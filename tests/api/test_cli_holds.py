@@ -11,7 +11,8 @@ import redis_server
 from typer.testing import CliRunner, Result
 
 from accountant.commands import FreezeCommand
-from accountant.service import Accountant, _Waiter
+from accountant.desk import Waiter
+from accountant.service import Accountant
 from accountant.stores import Head
 from api.cli import app, words
 from odometer_client.testing import serve
@@ -48,7 +49,7 @@ def run(url: str) -> Run:
 def freeze(url: str, dataset: str) -> None:
     """As when history that a process saw is gone."""
     with Accountant.open(url) as accountant:
-        waiter = _Waiter()
+        waiter = Waiter()
         accountant.teller.submit(dataset, FreezeCommand(Head(9, "gone")), waiter, None)
         waiter.wait()
 

@@ -7,7 +7,8 @@ import pytest
 from serving import ONE, Live, live
 
 from accountant.commands import FreezeCommand
-from accountant.service import Accountant, _Waiter
+from accountant.desk import Waiter
+from accountant.service import Accountant
 from accountant.stores import Head
 
 
@@ -24,7 +25,7 @@ def _accountant(service: Live) -> Accountant:
 
 def freeze(service: Live, stream: str) -> None:
     """As when history that a process saw is gone."""
-    waiter = _Waiter()
+    waiter = Waiter()
     _accountant(service).teller.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
     waiter.wait()
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, expect
 from serving import GAUSSIAN, ONE, Live, live
 
 from accountant.commands import FreezeCommand
-from accountant.service import _Waiter
+from accountant.desk import Waiter
 from accountant.stores import Head
 from accountant.teller import utc_now
 from odometer_client.testing import Service
@@ -106,7 +106,7 @@ def _hold(running: Live, dataset: str, key: str, count: int, role: str) -> str:
 
 def freeze(running: Live, stream: str) -> None:
     """As when history that a process saw is gone."""
-    waiter = _Waiter()
+    waiter = Waiter()
     running.app.state.accountant.teller.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
     waiter.wait()
 

@@ -12,9 +12,9 @@ from openapi_spec_validator import validate
 from serving import ONE, Live, dataset_document, live
 
 from accountant.commands import FreezeCommand
+from accountant.desk import Waiter
 from accountant.documents import BODY_MAX
 from accountant.errors import BodyTooLarge, registry
-from accountant.service import _Waiter
 from accountant.stores import Head
 from api.auth import Role
 from api.operations import OPERATIONS, Operation
@@ -103,7 +103,7 @@ def _fresh(service: Live, path: str) -> str:
     service.open(name, **({"composition": "by_partition"} if path.endswith("/partitions") else {}))
     if path.endswith("/unfreeze"):
         teller = service.app.state.accountant.teller
-        frozen = _Waiter()
+        frozen = Waiter()
         teller.submit(name, FreezeCommand(Head(9, "gone")), frozen, None)
         frozen.wait()
     return name

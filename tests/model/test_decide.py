@@ -11,19 +11,12 @@ from typing import Any
 import pytest
 
 from accountant.budgets import ANY_BUDGET
-from accountant.commands import (
-    ChargeCommand,
-    CloseCommand,
-    Command,
-    CreateDataset,
-    OpenCommand,
-    SetBudgetCommand,
-    prepare,
-)
+from accountant.commands import ChargeCommand, CloseCommand, Command, OpenCommand, SetBudgetCommand, prepare
 from accountant.decide import decide
 from accountant.decisions import Admitted, Refused, Replayed
 from accountant.entries import canonical, entry_hash, timestamp
 from accountant.errors import LedgerCorrupt
+from accountant.forms import CreateDataset
 from accountant.ledger import CHECKPOINT_EVERY, State, fold
 from accountant.mechanisms import Mechanism
 from accountant.scopes import DATASET_SCOPE

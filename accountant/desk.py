@@ -1,0 +1,155 @@
+"""What every method of the accountant stands on: a store and its teller, states as the store has them now."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, Self
+
+from accountant.book import Outcome
+from accountant.commands import Command
+from accountant.datasets import Dataset
+from accountant.decide import frozen_error
+from accountant.decisions import Admitted, Refused
+from accountant.errors import OdometerError, StoreUnavailable
+from accountant.ledger import State
+from accountant.reading import check_history, load_state, with_blobs
+from accountant.requests import is_slug, unknown_dataset, valid_principal
+from accountant.scopes import shard_parent, shard_stream
+from accountant.stores import Store, open_store
+from accountant.teller import Teller, utc_now
+from accountant.watch import Watch
+
+_DATASETS_KEPT: Final = 10_000
+READS_MAX: Final = 20
+"""How often a stream that moves on between two reads is read anew."""
+
+
+class Desk:
+    """A store, its teller, and how their states are asked for. Safe to call from several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], str] = utc_now,
+        on_death: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self._datasets: dict[str, Dataset] = {}
+        self.teller = Teller(store, clock, on_death)
+        self.watch = Watch(store, self.teller)
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """On the store at `url`, for example `sqlite:///data/ledger.sqlite`."""
+        return cls(open_store(url))
+
+    def close(self) -> None:
+        """Answer what waits, then let go of the store."""
+        self.watch.close()
+        self.teller.close()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def state(self, name: str) -> State:
+        """The dataset as the store has it now. Raises UnknownDataset; LedgerRolledBack when it is frozen."""
+        state = self._looked_at(name)
+        if state.frozen is not None:
+            raise frozen_error(state)
+        return state
+
+    def _looked_at(self, name: str) -> State:
+        """As `state`, frozen or not: for what a person looks at, and for what does not show a loss."""
+        state = self._read(name) if is_slug(name) else None
+        if state is None:
+            raise unknown_dataset(name)
+        return state
+
+    def _read(self, stream: str) -> State | None:
+        seen = self.teller.seen(stream)  # before the store is read: the teller moves on meanwhile
+        state = load_state(self.store, stream)
+        try:
+            check_history(self.store, stream, seen, state)
+        except OdometerError:
+            self.teller.look(stream)  # which freezes it, for every process
+            raise
+        return state
+
+    def _shard(self, dataset: State, stream: str, names: Sequence[str]) -> State:
+        """A shard's counts under the budgets that its dataset has now."""
+        state = self._with(stream, names)
+        if state is None:  # nobody of that shard was charged yet
+            empty = replace(dataset.totals, life={}, windows={}, complete=True)
+            return replace(dataset, totals=empty, shard=int(stream.rpartition("/")[2], 16))
+        return replace(state, budgets=dataset.budgets, closed=dataset.closed)
+
+    def _with(self, stream: str, names: Sequence[str]) -> State | None:
+        for _ in range(READS_MAX):
+            state = self._read(stream)
+            ready = None if state is None else with_blobs(self.store, state, names)
+            if state is None or ready is not None:
+                return ready
+        raise StoreUnavailable(f"{stream} moved on each time it was read: ask again")
+
+    def _bound(self, name: str) -> Dataset:
+        """What a dataset's first entry fixed for good; read once."""
+        known = self._datasets.get(name)
+        if known is None:
+            known = self.state(name).dataset
+            if len(self._datasets) >= _DATASETS_KEPT:
+                self._datasets.clear()
+            self._datasets[name] = known
+        return known
+
+    def _streams_of(self, name: str) -> Iterator[State]:
+        """The dataset and those of its shards that exist, each as the store has it now."""
+        state = load_state(self.store, name)
+        if state is None:
+            raise unknown_dataset(name)
+        yield state
+        for shard in range(state.dataset.shards):
+            part = load_state(self.store, shard_stream(name, shard))
+            if part is not None:
+                yield part
+
+    def _not_lost(self, stream: str) -> None:
+        """Raise LedgerRolledBack when a stream has lost entries: what is not in it may have been."""
+        state = self._read(stream)
+        if state is not None and state.frozen is not None:
+            raise frozen_error(state)
+
+    def _change(self, name: str, command: Command) -> State:
+        decision = self._wait(name, command)
+        if isinstance(decision, Admitted):
+            return self.state(shard_parent(name) or name)
+        error = decision.error if isinstance(decision, Refused) else decision
+        raise error if isinstance(error, OdometerError) else TypeError(f"unexpected outcome {decision!r}")
+
+    def _wait(self, stream: str, command: Command) -> Outcome:
+        valid_principal(command.principal)
+        sink = Waiter()
+        self.teller.submit(stream, command, sink, None)
+        return sink.wait()
+
+
+class Waiter:
+    """A sink for one thread that waits. Unbounded in time on purpose: the teller always answers or ends."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._outcome: Outcome | None = None
+
+    def deliver(self, answers: Sequence[tuple[Any, Outcome]]) -> None:
+        self._outcome = answers[0][1]
+        self._done.set()
+
+    def wait(self) -> Outcome:
+        self._done.wait()
+        if self._outcome is None:
+            raise StoreUnavailable("the ledger gave no answer")
+        return self._outcome
