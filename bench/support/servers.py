@@ -176,8 +176,8 @@ def compare(
             for name in ("rate", "server_cpu_s", "own_cpu_s", "p99_s")
         )
         print(
-            f"  {side.name:10s} {rate:6.0f}/s   server {cpu * 1e6:5.0f} us CPU a charge   p99 {p99 * 1e3:4.0f} ms   "
-            f"generator {own * 1e6:4.0f} us (its ceiling {1 / own:6.0f}/s)",
+            f"  {side.name:10s} {rate:6.0f}/s   server {cpu * 1e6:5.0f} us CPU a charge   "
+            f"p99 {p99 * 1e3:4.0f} ms   generator {own * 1e6:4.0f} us (its ceiling {1 / own:6.0f}/s)",
             flush=True,
         )
     return found
