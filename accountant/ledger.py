@@ -117,10 +117,8 @@ class State:
 
     def moved(self, head: Head, time: str, totals: Totals, **changes: Any) -> "State":
         """The state after a charge or a settlement, which leave the compiled budgets as they are."""
-        after = replace(self, head=head, time=time, totals=totals, **changes)
-        for name in ("limits", "windows", "standing", "_config"):
-            if name in self.__dict__:
-                after.__dict__[name] = self.__dict__[name]
+        after = object.__new__(State)  # `replace` costs as much as a sum, and forgets what is compiled
+        after.__dict__.update(self.__dict__, head=head, time=time, totals=totals, **changes)
         return after
 
     def _configured(self) -> tuple[object, ...]:

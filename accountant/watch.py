@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from accountant.errors import OdometerError
-from accountant.stores import Store
+from accountant.stores import Head, Store
 from accountant.teller import Teller
 
 PERIOD_S: Final = 1.0
@@ -45,7 +45,15 @@ class Watch:
 
     def _compare(self, stream: str) -> None:
         seen = self._teller.seen(stream)
+        if seen is None:
+            return
         with suppress(OdometerError):  # a store that is away now is looked at again
             head, _ = self._store.load(stream, [])
-            if seen is not None and head != seen.head:
-                self._teller.look(stream)
+            if head == seen.head or self._goes_on(stream, head, seen.head):
+                return
+            self._teller.look(stream)
+
+    def _goes_on(self, stream: str, head: Head, seen: Head) -> bool:
+        """Whether the stream only went on from where it was seen: others write it too."""
+        rows = self._store.entries(stream, seen.sequence - 1, 1) if head.sequence > seen.sequence else []
+        return [(row.sequence, row.hash) for row in rows] == [(seen.sequence, seen.hash)]

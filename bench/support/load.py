@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -65,16 +65,15 @@ class _Connection(asyncio.Protocol):
             self._done.set_exception(exc or ConnectionError("closed early"))
 
 
-async def _run(ports: Sequence[int], requests: list[bytes], connections: int) -> Load:
+async def _run(lines: Mapping[int, Iterator[bytes]], number: int, connections: int) -> Load:
     loop = asyncio.get_running_loop()
     statuses: dict[int, int] = {}
-    took: dict[int, list[float]] = {port: [] for port in ports}
-    shared = iter(requests)
+    took: dict[int, list[float]] = {port: [] for port in lines}
     done = [loop.create_future() for _ in range(connections)]
     before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    for future, port in zip(done, itertools.cycle(ports), strict=False):
+    for future, port in zip(done, itertools.cycle(lines), strict=False):
         await loop.create_connection(
-            lambda future=future, port=port: _Connection(shared, future, statuses, took[port]),
+            lambda future=future, port=port: _Connection(lines[port], future, statuses, took[port]),
             "127.0.0.1",
             port,
         )
@@ -84,8 +83,8 @@ async def _run(ports: Sequence[int], requests: list[bytes], connections: int) ->
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     each = sorted(itertools.chain(*took.values()))
     return Load(
-        len(requests) / seconds,
-        cpu / len(requests),
+        number / seconds,
+        cpu / number,
         statuses,
         each[len(each) * 99 // 100],
         {port: len(some) for port, some in took.items()},
@@ -97,13 +96,24 @@ def run(ports: Sequence[int], requests: list[bytes], connections: int) -> Load:
 
     The connections are spread evenly over `ports`; each takes the next request, whatever it is.
     """
+    shared = iter(requests)
+    return _run_lines(dict.fromkeys(ports, shared), len(requests), connections)
+
+
+def run_routed(lines: Mapping[int, Sequence[bytes]], connections: int) -> Load:
+    """As `run`, but each port has requests of its own, as behind a proxy that knows where each goes."""
+    number = sum(map(len, lines.values()))
+    return _run_lines({port: iter(line) for port, line in lines.items()}, number, connections)
+
+
+def _run_lines(lines: Mapping[int, Iterator[bytes]], number: int, connections: int) -> Load:
     try:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(ports, requests, connections))
+            return runner.run(_run(lines, number, connections))
     except ImportError:
-        return asyncio.run(_run(ports, requests, connections))
+        return asyncio.run(_run(lines, number, connections))
 
 
 def charge_requests(

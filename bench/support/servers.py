@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,6 +148,20 @@ def one_round(side: Side, number: int, ports: list[int] | None = None) -> Round:
     return Round(result.rate, (side.cpu_s() - before) / number, result.own_cpu_s, result.p99_s)
 
 
+def one_routed_round(side: Side, number: int) -> Round:
+    """As `one_round`, each dataset's charges always to the same server, as deploy/nginx.conf sends them."""
+    requests = load.charge_requests(number, side.datasets, side.token, BODY, _keys())
+    lines: dict[int, list[bytes]] = {port: [] for port in side.ports}
+    for place, request in enumerate(requests):
+        dataset = side.datasets[place % len(side.datasets)]
+        lines[side.ports[zlib.crc32(dataset.encode()) % len(side.ports)]].append(request)
+    before = side.cpu_s()
+    result = load.run_routed(lines, CONNECTIONS)
+    if set(result.statuses) != {201}:
+        raise SystemExit(f"{side.name} answered {result.statuses}")
+    return Round(result.rate, (side.cpu_s() - before) / number, result.own_cpu_s, result.p99_s)
+
+
 def least_share(side: Side, number: int) -> tuple[float, float]:
     """What the server that answered least has of an even share, and the 99th percentile of answers, in s."""
     requests = load.charge_requests(number, side.datasets, side.token, BODY, _keys())
@@ -160,15 +175,21 @@ def _keys() -> Iterator[str]:
 
 
 def compare(
-    subject: Side, other: Side, pairs: int, number: int, other_number: int
+    subject: Side,
+    other: Side,
+    pairs: int,
+    number: int,
+    other_number: int,
+    ask: Callable[[Side, int], Round] | None = None,
 ) -> list[tuple[Round, Round]]:
-    """Rounds of both sides in turn; prints each side's medians."""
+    """Rounds of both sides in turn, by `one_round` or as said; prints each side's medians."""
+    ask = ask or one_round
     found: list[tuple[Round, Round]] = []
     for turn in range(pairs):
         if turn % 2:
-            theirs, mine = one_round(other, other_number), one_round(subject, number)
+            theirs, mine = ask(other, other_number), ask(subject, number)
         else:
-            mine, theirs = one_round(subject, number), one_round(other, other_number)
+            mine, theirs = ask(subject, number), ask(other, other_number)
         found.append((mine, theirs))
     for side, rounds in zip((subject, other), zip(*found, strict=True), strict=True):
         rate, cpu, own, p99 = (
