@@ -130,8 +130,15 @@ def catch_up(
     windows: dict[str, InWindow] = {}
     _read_counts(state, names, blobs, life, windows)
     totals = Totals(state.dataset.grid, life, windows)
-    holds = read_holds(blobs.get(HOLDS_BLOB))
+    holds = _holds_of(stream, blobs.get(HOLDS_BLOB))
     return state.moved(head, _time_of(stream, last), totals, holds=holds, charges=0), view
+
+
+def _holds_of(stream: str, blob: bytes | None) -> dict[int, str]:
+    try:
+        return read_holds(blob)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise LedgerCorrupt(f"the open holds of {stream} cannot be read: run odometer verify") from error
 
 
 def in_view(totals: Totals, name: str) -> bool:
@@ -148,11 +155,11 @@ def _read_counts(
     life: dict[str, Loss],
     windows: dict[str, InWindow],
 ) -> None:
-    grid = state.dataset.grid
+    grid, always = state.dataset.grid, _from_the_start(state)
     for name in names:
         blob = blobs.get(name)
         scope = name.removeprefix(TOTALS).removeprefix(WINDOWS)
-        if blob is None and (scope == DATASET_SCOPE or name.removeprefix(TOTALS) in _from_the_start(state)):
+        if blob is None and (scope == DATASET_SCOPE or name.removeprefix(TOTALS) in always):
             raise LedgerCorrupt(
                 f"the totals of {scope} of {state.stream} are missing: they are not zero, they are unknown; "
                 "run odometer verify"

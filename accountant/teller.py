@@ -19,7 +19,7 @@ from accountant.book import Book, Job, Outcome, Plan, Sink
 from accountant.commands import Command, LookCommand
 from accountant.counts import Counts
 from accountant.entries import timestamp
-from accountant.errors import LedgerCorrupt, OdometerError, Overloaded, StoreUnavailable
+from accountant.errors import InternalError, LedgerCorrupt, OdometerError, Overloaded, StoreUnavailable
 from accountant.reading import Seen
 from accountant.stores import Store
 
@@ -31,6 +31,9 @@ LOSSES_MAX: Final = 24
 """How often others may be faster before those who wait are told."""
 PATIENCE_S: Final = 4.0
 """How long commands wait for other processes, in seconds; well below what a caller is told to be slow."""
+_NO_PLAN: Final = (
+    "the service failed at this dataset's ledger: nothing was charged; ask again with the same key"
+)
 
 
 def utc_now() -> str:
@@ -175,6 +178,12 @@ class Teller:
                 plan = self._book.plan(stream, jobs, now)
             except OdometerError as error:
                 answers += [(job, error) for job in jobs]
+                continue
+            except Exception:
+                # Nothing was appended. One dataset that cannot be read stops no other.
+                log.exception("a plan failed; nothing was charged", extra={"stream": stream})
+                self._book.forget(stream)
+                answers += [(job, InternalError(_NO_PLAN)) for job in jobs]
                 continue
             if plan is None:
                 answers += self._lost(stream, started)

@@ -195,3 +195,13 @@ def test_without_its_list_of_open_holds_a_ledger_settles_none(tmp_path: Path) ->
         with pytest.raises(LedgerCorrupt, match="not among its open ones"):
             accountant.settle("d", hold["id"], {"used": 0}, "p")
         assert accountant.odometer("d")["totals"]["rho"] == 0.5
+
+
+@pytest.mark.parametrize("blob", [b"[1]", b'{"a":"b"}', b"{", b"\xff"])
+def test_open_holds_that_cannot_be_read(path: Path, opened: Any, blob: bytes) -> None:
+    """Met while another process's entries are followed: it is that dataset's answer, not the thread's end."""
+    first, second = opened(), opened()
+    first.charge("broken", ONE, "a", "p")
+    second.charge("broken", ONE, "b", "p")
+    run(path, ("UPDATE blobs SET value=? WHERE name='holds' AND stream=1", blob))
+    refused_alone(first)

@@ -12,7 +12,7 @@ from serving import ONE, dataset_document
 from accountant.book import Outcome
 from accountant.commands import ChargeCommand
 from accountant.decisions import Admitted, Refused, Replayed
-from accountant.errors import BudgetExceeded, OdometerError, Overloaded, StoreUnavailable
+from accountant.errors import BudgetExceeded, InternalError, OdometerError, Overloaded, StoreUnavailable
 from accountant.requests import prepared_charge
 from accountant.service import Accountant
 from accountant.teller import WAITING_MAX
@@ -169,3 +169,24 @@ def test_a_decision_that_fails_charges_nothing_and_kills_nobody(
         with pytest.raises(OdometerError, match="nothing was charged"):
             accountant.charge("d", ONE, "k", "p")
     assert accountant.charge("d", ONE, "k", "p")[0]["sequence"] == 2
+
+
+def test_a_dataset_that_cannot_be_planned_stops_no_other(
+    accountant: Accountant, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a damaged ledger makes of the reading, the thread lives, and others are charged as before."""
+    accountant.create_dataset(dataset_document("damaged"), "p")
+    real = accountant.teller._book.plan
+
+    def broken(stream: str, *arguments: Any) -> Any:
+        if stream == "damaged":
+            raise AttributeError("a list has no items")
+        return real(stream, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(accountant.teller._book, "plan", broken)
+        with pytest.raises(InternalError, match="nothing was charged"):
+            accountant.charge("damaged", ONE, "k", "p")
+        assert accountant.charge("d", ONE, "k", "p")[0]["sequence"] == 2
+    assert accountant.teller.alive
+    assert accountant.charge("damaged", ONE, "k", "p")[0]["sequence"] == 2
