@@ -17,7 +17,7 @@ from accountant.errors import (
 )
 from accountant.ledger import State
 from accountant.mechanisms import Mechanism
-from accountant.scopes import KINDS, NAME, shard_of, split
+from accountant.scopes import DATASET_SCOPE, KINDS, NAME, shard_of, split
 
 Body = bytes
 PAGE_MAX: Final = 1000
@@ -92,11 +92,11 @@ def hold_number(name: str, hold: str, shards: int) -> tuple[int | None, int, str
 
 
 def scope_name(scope: str, state: State) -> str:
-    """A scope whose odometer can be asked for. Raises InvalidRequest."""
+    """A scope with a name, whose odometer can be asked for. Raises InvalidRequest."""
     kind, item = split(scope)
-    kinds = KINDS[state.composition]
+    kinds = [one for one in KINDS[state.composition] if one != DATASET_SCOPE]
     if kind not in kinds or not _PRINCIPAL.fullmatch(item):
-        message = f"one of {', '.join(f'{one}/…' for one in kinds if one != 'dataset')}"
+        message = f"one of {', '.join(f'{one}/…' for one in kinds)}"
         raise InvalidRequest(f"scope: {message}", errors=[{"field": "scope", "message": message}])
     if kind == "partition" and item not in state.partitions:
         raise InvalidRequest(
