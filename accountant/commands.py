@@ -35,7 +35,7 @@ def prepare(body: bytes, decoded: Any, *, hold: bool = False) -> "Prepared":
     try:
         request = form.validate_json(body)
     except ValidationError as error:
-        invalid(error)
+        invalid(error, decoded)
     group = request.group
     charges = request.items
     if group is not None:

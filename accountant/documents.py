@@ -62,13 +62,12 @@ def validated(kind: type[T] | TypeAdapter[T], body: bytes | Mapping[str, Any]) -
 
     Raises MalformedBody, BodyTooLarge or InvalidRequest.
     """
-    if isinstance(body, bytes):
-        read_json(body)
+    document = read_json(body) if isinstance(body, bytes) else body
     adapter: TypeAdapter[T] = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)
     try:
         return adapter.validate_json(body if isinstance(body, bytes) else dumps(body))
     except ValidationError as error:
-        invalid(error)
+        invalid(error, document)
 
 
 def dumps(document: Any) -> bytes:
@@ -79,11 +78,11 @@ def dumps(document: Any) -> bytes:
         raise MalformedBody(f"not a JSON document: {error}") from error
 
 
-def invalid(error: ValidationError) -> NoReturn:
-    """Raise InvalidRequest that lists each wrong field: where it is and what would be right."""
+def invalid(error: ValidationError, document: Any) -> NoReturn:
+    """Raise InvalidRequest that lists each wrong field of `document`: where it is and what would be right."""
     faults = error.errors(include_url=False, include_input=False)
     found = [
-        {"field": _field(item["loc"]), "message": _message(item)}
+        {"field": _field(item, document), "message": _message(item)}
         for item in faults
         if item["type"] != "too_short" or not _has_faulty_items(item["loc"], faults)
     ]
@@ -107,8 +106,18 @@ def _has_faulty_items(location: tuple[int | str, ...], faults: Sequence[Any]) ->
     return any(len(item["loc"]) > depth and item["loc"][:depth] == location for item in faults)
 
 
-def _field(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location) or "body"
+def _field(fault: Any, document: Any) -> str:
+    """Where in `document` the fault is, without the names that forms have for one of several possibilities."""
+    location, here = fault["loc"], document
+    shown = []
+    for place, part in enumerate(location, 1):
+        try:
+            here = here[part]
+        except (LookupError, TypeError):
+            if fault["type"] != "missing" or place != len(location):
+                continue
+        shown.append(str(part))
+    return ".".join(shown) or "body"
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

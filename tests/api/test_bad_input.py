@@ -220,7 +220,7 @@ def test_a_charge_that_is_none(service: Live, body: Any, name: str) -> None:
 )
 def test_parameters_that_contradict_each_other(service: Live, mechanism: dict[str, Any]) -> None:
     problem = refused(
-        post(service, CHARGES, json.dumps({"mechanism": mechanism, "count": 1})), 422, mechanism["kind"]
+        post(service, CHARGES, json.dumps({"mechanism": mechanism, "count": 1})), 422, "mechanism"
     )
     assert any(word in problem["detail"] for word in (*mechanism, "epsilon")), problem["detail"]
 
@@ -513,3 +513,33 @@ def test_what_stands_at_the_edge_is_taken(service: Live) -> None:
     reply = service.charge("edge", "~" * 128, {"charges": edge + [ONE] * 252})
     assert reply.status_code == 201, reply.text
     assert service.open("a" * 64)["name"] == "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"partitions": 7}, "partitions"),
+        ({"partitions": ["a b"]}, "partitions.0"),
+        ({"mechanism": {"kind": "zcdp", "rho": "1"}}, "mechanism.rho"),
+        ({"mechanism": {"kind": "zcdp"}}, "mechanism.rho"),
+        ({"group": {"name": "g", "runs": 0}}, "group.runs"),
+    ],
+)
+def test_a_field_is_named_as_the_body_names_it(service: Live, body: dict[str, Any], field: str) -> None:
+    """Without what the service calls the possibilities that the field has."""
+    problem = refused(post(service, CHARGES, json.dumps({**ONE, **body})), 422)
+    found = {error["field"] for error in problem["errors"]}
+    assert field in found
+    assert found <= {field, field.rpartition(".")[0]}  # the list itself may also be called wrong
+
+
+def test_what_was_used_is_named_as_the_body_names_it(service: Live) -> None:
+    held = service.ask(
+        "POST", "/v1/datasets/d/holds", json={**ONE, "expires_in_s": 60}, headers={"Idempotency-Key": "h"}
+    ).json()
+    path = f"/v1/datasets/d/holds/{held['hold']['id']}/settlement"
+    for used, field in (("1", "used"), ([True], "used.0"), (None, "used")):
+        problem = refused(service.ask("POST", path, "admin", json={"used": used}), 422)
+        assert field in {error["field"] for error in problem["errors"]}
+        assert {error["field"].split(".")[0] for error in problem["errors"]} == {"used"}
+        assert all("[" not in error["field"] and "-" not in error["field"] for error in problem["errors"])
