@@ -107,7 +107,7 @@ def _has_faulty_items(location: tuple[int | str, ...], faults: Sequence[Any]) ->
 
 
 def _field(fault: Any, document: Any) -> str:
-    """Where in `document` the fault is, without the names that forms have for one of several possibilities."""
+    """Where in `document` the fault is, without the names that forms have for one possibility of several."""
     location, here = fault["loc"], document
     shown = []
     for place, part in enumerate(location, 1):

@@ -16,6 +16,7 @@ from accountant.loss import Loss
 from accountant.mixture import Mixture
 from accountant.rounding import decimal, round_down
 from accountant.rules import if_stopped_now, root_up, too_much_delta
+from accountant.scopes import DATASET_SCOPE, EACH, split
 
 HOLDS: Final = {
     "if_stopped_now": (
@@ -70,7 +71,9 @@ class Reading:
         }
 
 
-def readings(state: State, spent: Loss, delta: float | None = None) -> list[Reading]:
+def readings(
+    state: State, spent: Loss, delta: float | None = None, scope: str = DATASET_SCOPE
+) -> list[Reading]:
     """Every reading of what a scope has spent, at the dataset's own delta or, as what-if, at another."""
     own = float(state.dataset.delta)
     what_if = delta is not None and delta != own
@@ -83,7 +86,7 @@ def readings(state: State, spent: Loss, delta: float | None = None) -> list[Read
             ("odometer", at_all_moments(spent, mixture, add)),
         )
     ]
-    return [*running, *_guarantees(state), *plan_readings(spent, delta)]
+    return [*running, *_guarantees(state, scope), *plan_readings(spent, delta)]
 
 
 def whole(state: State) -> Loss:
@@ -173,24 +176,58 @@ def _edge_warning(grid: Grid, best: int) -> tuple[str, ...]:
     )
 
 
-def _guarantees(state: State) -> Iterator[Reading]:
-    for limit in state.limits:
+def _guarantees(state: State, scope: str) -> Iterator[Reading]:
+    for limit in (_own(limit, scope) for limit in state.limits):
         budget = limit.entry.budget
-        value, holds = budget.limit(), f"{budget.promise} for {_whose(limit)}, under full adaptivity"
-        spent = standing_count(state, limit)
-        if spent is not None and overspent(limit, spent):
-            # The limit promises nothing about what was admitted before it was lowered.
-            value = limit.rule.spent(spent)
-            holds += ": what is spent, above the limit as it was lowered"
+        value: float | None = budget.limit()
+        holds = f"{budget.promise} for {_whose(limit)}, under full adaptivity"
+        untold = ""
+        if limit.entry.version > 1:
+            # A limit promises nothing about what was admitted before it was lowered.
+            lost = _lost(state, limit, scope)
+            if lost is None:
+                value, untold = None, _untold(limit)
+            elif overspent(limit, lost):
+                value = limit.rule.spent(lost)
+                holds += ": what is spent, above the limit as it was lowered"
         yield Reading(
             "guarantee",
             budget.parameter,
-            finite(value),
+            None if value is None else finite(value),
             getattr(budget, "delta", None),
-            f"{holds}, while the limit stands.",
+            f"{holds}, while the limit stands.{untold}",
             order=getattr(budget, "order", None),
             budget=budget.name,
         )
+
+
+def _own(limit: Limit, scope: str) -> Limit:
+    """Of a budget that many scopes have, the one of this scope."""
+    kind, name = split(scope)
+    return replace(limit, name=name) if limit.name == EACH and limit.kind == kind else limit
+
+
+def _lost(state: State, limit: Limit, scope: str) -> Loss | None:
+    """No less than what anybody whom a promise is about may have lost; None when it is not known here.
+
+    It is not for a window, since an earlier one may have lost more than this one; nor for each of many scopes
+    whose counts are not at hand.
+    """
+    if limit.window is not None:
+        return None
+    if limit.kind == "partition" and limit.name == EACH:
+        return whole(state)
+    if limit.kind == "unit":
+        return state.totals.of(scope) if scope == f"unit/{limit.name}" else None
+    return standing_count(state, limit)
+
+
+def _untold(limit: Limit) -> str:
+    """Why a changed budget's promise has no number here, and where it has one."""
+    changed = f" No number here: the limit was changed, to {limit.entry.budget.limit():g}, and "
+    if limit.window is not None:
+        return f"{changed}in a {limit.window} before that more may have been spent."
+    return f"{changed}some had maybe spent more before. Ask for the odometer of one: scope={limit.kind}/…"
 
 
 def _whose(limit: Limit) -> str:

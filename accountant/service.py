@@ -59,7 +59,7 @@ from accountant.requests import (
     shard_of_units,
     unknown_dataset,
 )
-from accountant.scopes import shard_parent, shard_stream, split
+from accountant.scopes import DATASET_SCOPE, shard_parent, shard_stream, split
 
 
 class Accountant(Desk):
@@ -332,7 +332,10 @@ class Accountant(Desk):
             "sequence": state.head.sequence,
             "time": state.time,
             "delta": float(state.dataset.delta) if delta is None else delta,
-            "readings": [reading.document() for reading in odometer.readings(state, spent, delta)],
+            "readings": [
+                reading.document()
+                for reading in odometer.readings(state, spent, delta, scope or DATASET_SCOPE)
+            ],
             "totals": odometer.loss_document(spent),
             "held": odometer.loss_document(held),
             "budgets": self._with_held(state, now),

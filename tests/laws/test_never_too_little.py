@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from accountant.commands import Caller
 from accountant.errors import InvalidRequest
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
@@ -29,3 +30,69 @@ def test_a_scope_that_is_none_has_no_odometer(scope: str) -> None:
         accountant.charge("d", {"mechanism": HALF, "count": 1}, "k", "p")
         with pytest.raises(InvalidRequest, match="scope: one of principal/…, team/…, group/…"):
             accountant.odometer("d", scope=scope)
+
+
+def lower(accountant: Accountant, limit: float, scope: str, **more: Any) -> None:
+    accountant.change_budget("d", "b", {"kind": "zcdp", "rho": limit, "scope": scope, **more}, '"v1"', "root")
+
+
+def guarantee(accountant: Accountant, scope: str | None = None) -> Any:
+    readings = accountant.odometer("d", scope=scope)["readings"]
+    return next(reading for reading in readings if reading["budget"] == "b")
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "principal": {},
+    "team": {},
+    "group": {},
+    "partition": {"composition": "by_partition", "partitions": ["one", "other"]},
+    "unit": {"composition": "by_unit", "shards": 1},
+}
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_limit_lowered_for_each_promises_no_less_than_one_of_them_has_spent(kind: str) -> None:
+    """The loss of 8 is out: no later limit on each makes it 5."""
+    scope = f"{kind}/*"
+    everybody = [] if kind in ("partition", "unit") else [{**rho(99), "name": "all"}]
+    with opened(rho(10, scope), *everybody, **WAYS[kind]) as accountant:
+        for name, count in (("one", 16), ("other", 2)):
+            body: dict[str, Any] = {"mechanism": HALF, "count": count}
+            if kind in ("partition", "unit"):
+                body[f"{kind}s"] = [name]
+            if kind == "group":
+                body["group"] = {"name": name, "runs": 1}
+            accountant.charge("d", body, name, Caller(name, name))
+        assert guarantee(accountant, f"{kind}/one")["value"] == 10
+        lower(accountant, 5, scope)
+        assert guarantee(accountant, f"{kind}/one")["value"] == 8
+        assert f"{kind} one" in guarantee(accountant, f"{kind}/one")["holds"]
+        assert guarantee(accountant, f"{kind}/other")["value"] == 5
+        if kind == "partition":
+            assert guarantee(accountant)["value"] == 8
+        elif kind != "unit":
+            assert guarantee(accountant)["value"] is None
+            assert f"scope={kind}/" in guarantee(accountant)["holds"]
+
+
+def test_a_limit_lowered_for_one_unit_promises_no_less_than_it_has_spent() -> None:
+    each = {**rho(99, "unit/*"), "name": "each"}
+    with opened(rho(10, "unit/x"), each, composition="by_unit", shards=1) as accountant:
+        for unit in ("x", "y"):
+            accountant.charge("d", {"mechanism": HALF, "count": 16, "units": [unit]}, unit, "p")
+        lower(accountant, 5, "unit/x")
+        assert guarantee(accountant, "unit/x")["value"] == 8
+        assert guarantee(accountant, "unit/y")["value"] is None
+
+
+def test_a_limit_lowered_for_each_day_promises_nothing_about_the_days_before() -> None:
+    now = ["2026-01-01T12:00:00.000000Z"]
+    accountant = Accountant(MemoryStore(), clock=lambda: now[0])
+    with accountant:
+        budgets = [rho(10, window="day"), {**rho(99), "name": "life"}]
+        accountant.create_dataset({**OPENED, "budgets": budgets}, "root")
+        accountant.charge("d", {"mechanism": HALF, "count": 16}, "k", "p")
+        now[0] = "2026-01-02T12:00:00.000000Z"
+        assert guarantee(accountant)["value"] == 10
+        lower(accountant, 5, "dataset", window="day")
+        assert guarantee(accountant)["value"] is None
