@@ -9,16 +9,25 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any, Final, Protocol
 
-from accountant.commands import ChargeCommand, Command, FreezeCommand, LookCommand, SettleCommand
+from accountant.commands import (
+    ChargeCommand,
+    Command,
+    FreezeCommand,
+    LookCommand,
+    SettleCommand,
+    settlement_key,
+)
 from accountant.counts import Counts
-from accountant.decide import decide, frozen_error
+from accountant.decide import decide, frozen_error, lost_shard
 from accountant.decisions import Admitted, Decision, Refused, admit
 from accountant.errors import (
+    DatasetClosed,
     InternalError,
     LedgerCorrupt,
     LedgerRolledBack,
     NotFound,
     OdometerError,
+    StoreUnavailable,
     UnknownDataset,
 )
 from accountant.ledger import State, kinds_of, touched_by
@@ -40,6 +49,7 @@ log = logging.getLogger("odometer.teller")
 
 STREAMS_CACHED: Final = 1024
 SCOPES_CACHED: Final = 512
+_ATTEMPTS: Final = 20
 
 Outcome = Decision | OdometerError
 
@@ -145,6 +155,8 @@ class Book:
         except LedgerRolledBack as lost:
             return self._freeze(stream, jobs, now, lost)
         dataset = self._dataset_of(stream)
+        if dataset is not None and any(isinstance(job.command, ChargeCommand) for job in jobs):
+            before = self._opened(dataset, stream, before, now)
         held = self._held(stream, before, jobs)
         if before is not None:
             planned = before if dataset is None else replace(before, budgets=dataset.budgets)
@@ -155,7 +167,7 @@ class Book:
                 return None
         draft = _Draft(before)
         if dataset is not None:
-            _follow(dataset, stream, draft, now)
+            _follow(dataset, draft, now)
         return self._decided(stream, jobs, now, before, draft, held)
 
     def _decided(
@@ -168,6 +180,7 @@ class Book:
         held: dict[int, Row],
     ) -> Plan | None:
         known = self._known(stream, before, _keys(jobs))
+        known |= self._settlements(stream, jobs, known)
         followed, decisions = len(draft.entries), []
         for job in jobs:
             outcome = _judge(draft.state, job.command, known, now, held)
@@ -185,6 +198,17 @@ class Book:
         if len(draft.entries) == followed:
             return self._without_append(stream, before, decisions)
         return self._plan(stream, decisions, before, draft)
+
+    def _settlements(self, stream: str, jobs: Sequence[Job], known: dict[str, Row]) -> dict[str, Row]:
+        """Of holds that are asked for again: what they were settled for."""
+        holds = [
+            known[job.command.ledger_key].sequence
+            for job in jobs
+            if isinstance(job.command, ChargeCommand)
+            and job.command.prepared.expires_in_s is not None
+            and job.command.ledger_key in known
+        ]
+        return self._store.find(stream, [settlement_key(number) for number in holds]) if holds else {}
 
     def _widened(
         self, before: State, draft: _Draft, jobs: Sequence[Job], held: dict[int, Row]
@@ -270,6 +294,48 @@ class Book:
         if dataset.frozen is not None:
             raise frozen_error(dataset)
         return dataset
+
+    def _opened(self, dataset: State, stream: str, before: State | None, now: str) -> State | None:
+        """A shard that is about to be charged: opened first, and then listed in its dataset's ledger.
+
+        Both before anything is admitted on it: one that is listed and missing was lost, and not begun anew.
+        """
+        shard = int(stream.rpartition("/")[2], 16)
+        if before is not None and shard in dataset.opened:
+            return before
+        if dataset.closed:
+            raise DatasetClosed(f"dataset {dataset.dataset.name} is closed: it takes no more charges")
+        if before is None and shard in dataset.opened:
+            raise lost_shard(dataset, shard)
+        if before is None:
+            budgets = {name: entry.document() for name, entry in dataset.budgets.items()}
+            document = {
+                "type": "opened",
+                "time": max(now, dataset.time),
+                "principal": "service",
+                "budgets": budgets,
+                "dataset": dataset.dataset.model_dump(mode="json"),
+                "shard": shard,
+            }
+            begun = admit(None, document)  # if another process is faster, it has done the same
+            self._store.append([Write(stream, EMPTY_HEAD, [begun.entry], begun.state.blobs())])
+        self._list_shard(dataset.stream, shard, now)
+        return self._state(stream)
+
+    def _list_shard(self, name: str, shard: int, now: str) -> None:
+        for _ in range(_ATTEMPTS):
+            dataset = self._fresh(name)
+            if dataset is None or shard in dataset.opened:
+                return
+            time = max(now, dataset.time)
+            listed = {"type": "shard_opened", "time": time, "principal": "service", "shard": shard}
+            after = admit(dataset, listed)
+            write = Write(name, dataset.head, [after.entry], after.state.blobs(dataset))
+            if self._store.append([write]) == [True]:
+                self._remember(after.state)
+                return
+            self.behind(name)
+        raise StoreUnavailable("other writers were faster each time: ask again with the same key")
 
     def _fresh(self, stream: str) -> State | None:
         """A state that the store has now."""
@@ -391,29 +457,23 @@ class Book:
             self._counts.thawed(state.stream)
 
 
-def _follow(dataset: State, stream: str, draft: _Draft, now: str) -> None:
+def _follow(dataset: State, draft: _Draft, now: str) -> None:
     """Bring a shard's budgets up to its dataset's.
 
     A shard is a ledger that can be counted on its own: what its charges were judged by is among its entries.
     """
     state = draft.state
-    if state is not None and (state.budgets, state.closed) == (dataset.budgets, dataset.closed):
+    if state is None or state.frozen is not None:
         return
-    budgets = {name: entry.document() for name, entry in dataset.budgets.items()}
-    common = {"principal": "service", "budgets": budgets}
-    if state is None:
-        opened = {
-            **common,
-            "type": "opened",
-            "time": max(now, dataset.time),
-            "dataset": dataset.dataset.model_dump(mode="json"),
-            "shard": int(stream.rpartition("/")[2], 16),
+    if (state.budgets, state.closed) != (dataset.budgets, dataset.closed):
+        budgets = {name: entry.document() for name, entry in dataset.budgets.items()}
+        synced = {
+            "type": "synced",
+            "time": max(now, state.time),
+            "principal": "service",
+            "budgets": budgets,
+            "closed": dataset.closed,
         }
-        draft.take(admit(None, opened))
-        state = draft.state
-    followed = state is None or (state.budgets, state.closed) == (dataset.budgets, dataset.closed)
-    if state is not None and not followed and state.frozen is None:
-        synced = {**common, "type": "synced", "time": max(now, state.time), "closed": dataset.closed}
         draft.take(admit(state, synced))
 
 
@@ -452,8 +512,9 @@ def _judge(
         return Refused(NotFound("nothing was asked"), state)
     row = known.get(command.ledger_key) if isinstance(command, ChargeCommand | SettleCommand) else None
     about = held.get(command.hold) if isinstance(command, SettleCommand) else None
+    settled = known.get(settlement_key(row.sequence)) if row and isinstance(command, ChargeCommand) else None
     try:
-        return decide(state, command, row, now, about)
+        return decide(state, command, row, now, about, settled)
     except Exception:
         log.exception("a decision failed; nothing was charged")
         return Refused(InternalError("the service could not decide: nothing was charged"), state)

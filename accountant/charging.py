@@ -10,6 +10,7 @@ from accountant.entries import FORMAT, canonical, entry_hash, timestamp
 from accountant.errors import (
     BudgetExceeded,
     DatasetClosed,
+    HoldSettled,
     InvalidRequest,
     KeyReused,
     LedgerCorrupt,
@@ -24,7 +25,7 @@ from accountant.ledger import (
     counted_in,
     open_holds,
 )
-from accountant.limits import Refusing, Situation, refusing
+from accountant.limits import Refusing, Situation, breadth, refusing
 from accountant.loss import Loss
 from accountant.scopes import DATASET_SCOPE, Touched, shard_of
 from accountant.stores import Head, NewEntry, Row
@@ -33,15 +34,22 @@ from accountant.windows import seconds_until
 
 HOLDS_MAX: Final = 1000
 """Open holds of a stream."""
+COUNTS_MAX: Final = 8192
+"""Counts that one charge may move, over all budgets: 1024 partitions, or 1000 units, under eight of them."""
 _quoted = json.encoder.encode_basestring_ascii
 """A string as JSON: what json.dumps does with one, without its detours."""
 
 
-def charge(state: State, command: ChargeCommand, known: Row | None, time: str) -> Decision:
-    """Admit what every budget allows; answer again what was admitted under the same key."""
+def charge(
+    state: State, command: ChargeCommand, known: Row | None, time: str, settled: Row | None = None
+) -> Decision:
+    """Admit what every budget allows; answer again what was admitted under the same key.
+
+    `settled` is the settlement of the hold that the key was used for, if there is one.
+    """
     prepared = command.prepared
     if known is not None:
-        return _replay(state, command, known)
+        return _replay(state, command, known, settled)
     if state.closed:
         raise DatasetClosed(f"dataset {state.dataset.name} is closed: it takes no more charges")
     check_fits_dataset(state, prepared)
@@ -59,9 +67,9 @@ def charge(state: State, command: ChargeCommand, known: Row | None, time: str) -
 
 
 def refusals(state: State, touched: Touched, loss: Loss, time: str) -> list[Refusing]:
-    """Every budget that does not allow `loss` now."""
+    """Every budget that does not allow `loss` now, each with one count that it refuses."""
     situation = Situation(state.composition, state.partitions, state.totals, touched)
-    return refusing(state.limits, situation, loss, time)
+    return refusing(state.limits, situation, loss, time, most=1)
 
 
 def _exceeded(state: State, found: list[Refusing], loss: Loss, time: str) -> BudgetExceeded:
@@ -110,7 +118,7 @@ def _charge_entry(
     return NewEntry(digest, body, command.ledger_key), Head(sequence, digest)
 
 
-def _replay(state: State, command: ChargeCommand, known: Row) -> Decision:
+def _replay(state: State, command: ChargeCommand, known: Row, settled: Row | None) -> Decision:
     entry = json.loads(known.body)
     whose = (entry.get("by", entry.get("principal")), entry.get("key"))
     if whose != (command.by or command.principal, command.key) or entry_hash(known.body) != known.hash:
@@ -126,6 +134,12 @@ def _replay(state: State, command: ChargeCommand, known: Row) -> Decision:
             f"key {command.key!r} was used for another charge (entry {known.sequence}): "
             "nothing was charged; use a new key for a new charge",
             sequence=known.sequence,
+        )
+    if settled is not None:
+        raise HoldSettled(
+            f"key {command.key!r} is that of hold {known.sequence}, which was settled (entry "
+            f"{settled.sequence}): nothing is held any more; use a new key for a new hold",
+            sequence=settled.sequence,
         )
     return Replayed(known, state)
 
@@ -156,6 +170,21 @@ def check_fits_dataset(state: State, prepared: Prepared) -> None:
             )
     if composition == "by_unit":
         _check_units(state, prepared)
+    _check_breadth(state, prepared)
+
+
+def _check_breadth(state: State, prepared: Prepared) -> None:
+    """Every other dataset waits while a charge is judged: what one may ask for has a bound."""
+    touched = prepared.touched("", None)
+    counts = breadth(state.limits, state.composition, state.partitions, touched)
+    if counts > COUNTS_MAX:
+        field = "units" if state.composition == "by_unit" else "partitions"
+        asked = len(getattr(touched, field) or state.partitions)
+        raise _invalid(
+            field,
+            f"{asked} {field} under the {len(state.limits)} budgets of dataset {state.dataset.name} are "
+            f"{counts} counts to judge, and one charge may have {COUNTS_MAX}: name fewer {field} at once",
+        )
 
 
 def _check_units(state: State, prepared: Prepared) -> None:

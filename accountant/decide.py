@@ -18,12 +18,18 @@ from accountant.stores import Row
 
 
 def decide(
-    state: State | None, command: Command, known: Row | None, now: str, held: Row | None = None
+    state: State | None,
+    command: Command,
+    known: Row | None,
+    now: str,
+    held: Row | None = None,
+    settled: Row | None = None,
 ) -> Decision:
     """What to append for `command`, or why not.
 
-    `known` is the entry that the command's key already has, `held` the one that a settlement names, `now` a
-    UTC timestamp. A ledger's time never goes back: it is `now`, or that of its last entry if this is later.
+    `known` is the entry that the command's key already has, `held` the one that a settlement names, `settled`
+    the settlement of the hold that `known` made, `now` a UTC timestamp. A ledger's time never goes back: it
+    is `now`, or that of its last entry if this is later.
     """
     time = now if state is None else max(state.time, now)
     try:
@@ -38,7 +44,7 @@ def decide(
                 "there is no dataset of that name: create it first, it is never created on the fly"
             )
         if isinstance(command, ChargeCommand):
-            return charge(state, command, known, time)
+            return charge(state, command, known, time, settled)
         if isinstance(command, SettleCommand):
             return settle(state, command, known, held, time)
         return administer(state, command, time)
@@ -55,4 +61,12 @@ def frozen_error(state: State) -> LedgerRolledBack:
         "differs. Nothing is admitted until a person has looked: restore the store, or decide with "
         "`odometer unfreeze` to go on without what was lost",
         sequence=number,
+    )
+
+
+def lost_shard(dataset: State, shard: int) -> LedgerRolledBack:
+    """Why nothing is admitted on a shard that the dataset lists and the store does not have."""
+    return LedgerRolledBack(
+        f"shard {shard} of dataset {dataset.dataset.name} was there and is gone: nothing is admitted on it "
+        "until a person has looked; restore the store"
     )

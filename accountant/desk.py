@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from accountant.book import Outcome
 from accountant.commands import Command
 from accountant.datasets import Dataset
-from accountant.decide import frozen_error
+from accountant.decide import frozen_error, lost_shard
 from accountant.decisions import Admitted, Refused
 from accountant.errors import OdometerError, StoreUnavailable
 from accountant.ledger import State
@@ -84,6 +84,8 @@ class Desk:
         """A shard's counts under the budgets that its dataset has now."""
         state = self._with(stream, names)
         if state is None:  # nobody of that shard was charged yet
+            if int(stream.rpartition("/")[2], 16) in dataset.opened:
+                raise lost_shard(dataset, int(stream.rpartition("/")[2], 16))
             empty = replace(dataset.totals, life={}, windows={}, complete=True)
             return replace(dataset, totals=empty, shard=int(stream.rpartition("/")[2], 16))
         return replace(state, budgets=dataset.budgets, closed=dataset.closed)
@@ -107,15 +109,24 @@ class Desk:
         return known
 
     def _streams_of(self, name: str) -> Iterator[State]:
-        """The dataset and those of its shards that exist, each as the store has it now."""
-        state = load_state(self.store, name)
-        if state is None:
-            raise unknown_dataset(name)
+        """The dataset and those of its shards that exist, each as the store has it now.
+
+        Raises LedgerRolledBack when one of them is frozen or has lost entries: the others are not all.
+        """
+        state = self.state(name)
         yield state
         for shard in range(state.dataset.shards):
-            part = load_state(self.store, shard_stream(name, shard))
+            part = self._read(shard_stream(name, shard))
+            if part is not None and part.frozen is not None:
+                raise frozen_error(part)
             if part is not None:
                 yield part
+
+    def _frozen_streams(self, name: str) -> list[str]:
+        """Those of the dataset and its shards that are frozen."""
+        streams = [name, *(shard_stream(name, shard) for shard in range(self._looked_at(name).dataset.shards))]
+        states = (load_state(self.store, stream) for stream in streams)
+        return [state.stream for state in states if state is not None and state.frozen is not None]
 
     def _not_lost(self, stream: str) -> None:
         """Raise LedgerRolledBack when a stream has lost entries: what is not in it may have been."""

@@ -55,6 +55,8 @@ class State:
     """The last such history that a person has decided to go on without."""
     shard: int | None = None
     """Which part of a dataset's unit odometers this is."""
+    opened: tuple[int, ...] = ()
+    """Of a dataset by unit, the shards that were opened: one that is missing was lost."""
     lexicon: Lexicon = field(default_factory=Lexicon)
     """What totals are stored as multiples of: in shards alone."""
 
@@ -122,7 +124,7 @@ class State:
         return after
 
     def _configured(self) -> tuple[object, ...]:
-        return (self.budgets, self.closed, self.partitions, self.frozen, self.amnesty)
+        return (self.budgets, self.closed, self.partitions, self.opened, self.frozen, self.amnesty)
 
     def config(self) -> bytes:
         """Everything but head, totals and holds, as the store keeps it beside the entries."""
@@ -137,6 +139,8 @@ class State:
             "partitions": list(self.partitions),
             "shard": self.shard,
         }
+        if self.opened:
+            document["opened"] = list(self.opened)
         if self.frozen is not None:
             document["frozen"] = [self.frozen.sequence, self.frozen.hash]
         if self.amnesty is not None:
@@ -165,6 +169,7 @@ class State:
                 frozen=_head(document.get("frozen")),
                 amnesty=_amnesty(document.get("amnesty")),
                 shard=document.get("shard"),
+                opened=tuple(document.get("opened", ())),
                 lexicon=_read_lexicon(dataset.grid, lexicon),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -173,10 +178,13 @@ class State:
     def blobs(self, before: "State | None" = None) -> dict[str, bytes]:
         """What is stored beside the entries; only what differs from `before`, where given."""
         old = before.totals if before else Totals(self.dataset.grid, {}, {})
+        parts = before.partitions if before else ()
+        # Totals of a new partition are stored though they are zero: that they are missing is then a fault.
+        new = {f"partition/{name}" for name in self.partitions if name not in parts}
         found = {
             TOTALS + scope: self.lexicon.encode(loss).encode("ascii")
             for scope, loss in self.totals.life.items()
-            if old.life.get(scope) is not loss
+            if old.life.get(scope) is not loss or scope in new
         }
         found |= {
             WINDOWS + key: within.encode(self.lexicon).encode("ascii")
@@ -265,6 +273,8 @@ def _apply(state: "State | None", head: Head, entry: Mapping[str, Any]) -> State
         return replace(state, budgets=dict(sorted(changed.items())))  # as every stored form has them
     if kind == "partitions_added":
         return _with_partitions(state, entry["partitions"])
+    if kind == "shard_opened":
+        return replace(state, opened=(*state.opened, int(entry["shard"])))
     if kind == "synced":  # a shard has its dataset's budgets
         return replace(state, budgets=_budgets(entry["budgets"]), closed=entry["closed"])
     if kind == "closed":

@@ -1,11 +1,12 @@
 """Which budgets a charge concerns, and whether they allow it. Pure; the rules themselves are in `rules`."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Self
+from itertools import islice
+from typing import Final, Self
 
 from accountant.datasets import BudgetEntry
 from accountant.grid import Grid
@@ -18,6 +19,8 @@ from accountant.windows import Window, window_end
 
 Scopes = tuple[str, ...]
 """Scopes whose totals add up to one count: of a partition, its own and that of the whole dataset."""
+_FEW: Final = 16
+"""Up to so many different counts of a budget are each looked at, however often it is asked what would fit."""
 
 
 @dataclass(frozen=True)
@@ -99,23 +102,30 @@ class Refusing:
         return self.scopes[-1]
 
 
-def refusing(
-    limits: Sequence[Limit],
-    situation: "Situation",
-    loss: Loss,
-    time: str,
-) -> list[Refusing]:
-    """Every budget that does not allow `loss`, at a moment of the ledger."""
-    found = []
-    for limit in limits:
-        for scopes in limit.concerned(situation.composition, situation.partitions, situation.touched):
-            before = limit.count(situation.totals, scopes, time)
-            after = before.plus(loss)
-            if not limit.rule.allows(after):
-                found.append(Refusing(limit, scopes, before, after))
-            elif limit.shares and not _keeps_shares(limit, situation, after, loss):
-                found.append(Refusing(limit, scopes, before, after, reserved=True))
-    return found
+class Moved:
+    """The counts of a budget that a charge moves, those that have spent most first, before it does."""
+
+    def __init__(self, each: Sequence[tuple[Scopes, Loss]]) -> None:
+        # Who has spent most is refused first: where one refusal is enough, few others are looked at.
+        self.each = each if len(each) < 2 else sorted(each, key=lambda one: _size(one[1]), reverse=True)
+
+    @cached_property
+    def different(self) -> int:
+        """How many of the counts differ."""
+        return len({(before.values, before.unbounded) for _, before in self.each})
+
+    @cached_property
+    def worst(self) -> Loss:
+        """The largest in each coordinate: a budget that allows a charge on top of it allows it on each."""
+        distinct = {(before.values, before.unbounded): before for _, before in self.each}
+        first, *others = distinct.values()
+        for other in others:
+            first = first.at_least(other)
+        return first
+
+
+def _size(loss: Loss) -> tuple[int, int]:
+    return sum(loss.unbounded), sum(loss.values)
 
 
 @dataclass(frozen=True)
@@ -126,27 +136,105 @@ class Situation:
     partitions: Sequence[str]
     totals: Totals
     touched: Touched
+    _moved: dict[tuple[str, str, Window | None, str], Moved] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def moved(self, limit: Limit, time: str) -> Moved:
+        """The counts of `limit` that the charge moves; found once for all budgets on the same ones."""
+        key = (limit.kind, limit.name, limit.window, time)
+        found = self._moved.get(key)
+        if found is None:
+            concerned = limit.concerned(self.composition, self.partitions, self.touched)
+            found = Moved([(scopes, limit.count(self.totals, scopes, time)) for scopes in concerned])
+            self._moved[key] = found
+        return found
 
 
-def _keeps_shares(limit: Limit, situation: Situation, after: Loss, loss: Loss) -> bool:
+def refusing(
+    limits: Sequence[Limit],
+    situation: Situation,
+    loss: Loss,
+    time: str,
+    most: int | None = None,
+) -> list[Refusing]:
+    """Every budget that does not allow `loss`, at a moment of the ledger.
+
+    Of each budget every count that it refuses, or `most` of them.
+    """
+    found: list[Refusing] = []
+    for limit in limits:
+        found += islice(_refused(limit, situation, loss, time), most)
+    return found
+
+
+def surely_allowed(limits: Sequence[Limit], situation: Situation, loss: Loss, time: str) -> bool:
+    """Whether every budget allows `loss`, in a time that does not grow with the counts.
+
+    Of more than `_FEW` different counts a bound on all is judged: False may then be said of what would fit.
+    """
+    for limit in limits:
+        moved = situation.moved(limit, time)
+        if len(moved.each) > 1 and moved.different > _FEW:
+            if not limit.rule.allows(moved.worst.plus(loss)):
+                return False
+        elif next(_refused(limit, situation, loss, time), None) is not None:
+            return False
+    return True
+
+
+def breadth(limits: Iterable[Limit], composition: str, partitions: Sequence[str], touched: Touched) -> int:
+    """How many counts are judged for a charge on many partitions or units, over all budgets, at most."""
+    if composition == "by_unit":
+        kinds, each = {"unit"}, len(touched.units)
+    elif composition == "by_partition":
+        kinds, each = {"dataset", "partition"}, len(touched.partitions or partitions)
+    else:
+        return 0
+    return sum(each if limit.kind in kinds and limit.name in ("", EACH) else 1 for limit in limits)
+
+
+def _refused(limit: Limit, situation: Situation, loss: Loss, time: str) -> Iterator[Refusing]:
+    """The counts for which a budget does not allow `loss`."""
+    moved = situation.moved(limit, time)
+    if len(moved.each) > 1 and not limit.shares and limit.rule.allows(moved.worst.plus(loss)):
+        return
+    judged: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Loss, bool]] = {}
+    for scopes, before in moved.each:
+        key = (before.values, before.unbounded)
+        if key not in judged:  # many units have the same total, and a rule may take a millisecond
+            after = before.plus(loss)
+            judged[key] = after, limit.rule.allows(after)
+        after, allowed = judged[key]
+        if not allowed:
+            yield Refusing(limit, scopes, before, after)
+        elif limit.shares and not _keeps_shares(limit, situation, before, loss):
+            yield Refusing(limit, scopes, before, after, reserved=True)
+
+
+def _keeps_shares(limit: Limit, situation: Situation, before: Loss, loss: Loss) -> bool:
     """Whether every team could still spend what is left of its share.
 
-    At each coordinate c that shares are cut from, after(c) + sum over teams of max(0, share(c) - spent(c))
-    stays within the capacity. A charge within its own team's share leaves that sum as it was, so that no
-    other team can be in its way.
+    At each coordinate c that shares are cut from, spent(c) + sum over teams of max(0, share(c) - spent(c))
+    stays within the capacity, or where an edit of the budget has left it above, grows no further. A charge
+    within its own team's share leaves that sum as it was, so that no other team can be in its way.
     """
     mine = None if situation.touched.team is None else f"team/{situation.touched.team}"
+    after = before.plus(loss)
     for place, (index, capacity) in enumerate(limit.rule.capacities()):
-        units = after.units(index)
-        if units is None:
+        now, then = before.units(index), after.units(index)
+        if now is None or then is None:
             return False
         for scope, shares in limit.shares.items():
             spent = situation.totals.of(scope)
-            if scope == mine:
-                spent = spent.plus(loss)
-            # Without a bound nothing of a share is left to keep.
-            known = spent.units(index)
-            units += 0 if known is None else max(0, shares[place][1] - known)
-        if units > capacity:
+            now += _kept(shares[place][1], spent, index)
+            then += _kept(shares[place][1], spent.plus(loss) if scope == mine else spent, index)
+        if then > max(capacity, now):
             return False
     return True
+
+
+def _kept(share: int, spent: Loss, index: int) -> int:
+    """What is left of a team's share; without a bound on what it spent, nothing."""
+    known = spent.units(index)
+    return 0 if known is None else max(0, share - known)

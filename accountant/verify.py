@@ -14,7 +14,7 @@ from accountant.errors import LedgerCorrupt, UnknownDataset
 from accountant.following import Following
 from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, TOTALS, WINDOWS, State
 from accountant.recount import Finding, Recount, holds_losses, parting
-from accountant.scopes import shard_parent
+from accountant.scopes import shard_parent, shard_stream
 from accountant.stores import EMPTY_HEAD, Head, Row, Store
 from accountant.totals import InWindow
 
@@ -108,10 +108,21 @@ class _Walk:
             self._to(head)
             if holds_losses(self.stream):
                 self._compare()
+                self._look_for_shards()
         except LedgerCorrupt as error:
             self.report(Finding(self.stream, f"cannot be read: {error.detail}"))
         reached = Head(self.recount.sequence, self.recount.hash) if self.recount.sequence else head
         return Verdict(self.stream, reached, tuple(self.findings), self.more)
+
+    def _look_for_shards(self) -> None:
+        """A shard that the dataset lists and that is not there took what its units lost with it."""
+        state = self._state()
+        for shard in state.opened:
+            head, _ = self.store.load(shard_stream(state.dataset.name, shard), [])
+            if head == EMPTY_HEAD:
+                self.report(
+                    Finding(self.stream, f"its shard {shard} was opened, and is not in the store")
+                )
 
     def _to(self, head: Head) -> None:
         """Read on up to `head`."""

@@ -36,6 +36,8 @@ class Watch:
     def _run(self) -> None:
         turn = 0
         while not self._ended.wait(self._period_s) and self._teller.alive:
+            with suppress(OdometerError):
+                self._store.ping()  # a server that no longer writes all to disk is found, and left
             streams = self._teller.streams()
             for place in range(min(len(streams), STREAMS_AT_ONCE)):
                 if self._ended.is_set():

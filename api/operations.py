@@ -371,6 +371,7 @@ OPERATIONS: tuple[Operation, ...] = (
             errors.SeveralShards,
             errors.BudgetExceeded,
             errors.DatasetClosed,
+            errors.HoldSettled,
             errors.TooManyHolds,
             errors.Overloaded,
         ),

@@ -394,7 +394,7 @@ class OrganisationMachine(RuleBasedStateMachine):
         due: type[OdometerError] | None = None
         if any(some > most for some, most in zip(used, held, strict=True)):
             due = InvalidRequest
-        elif not caller.admin and caller.principal not in (maker, body.get("principal")):
+        elif not caller.admin and caller.principal != maker:
             due = Forbidden
         elif number in auditor.settled:
             due = HoldSettled
