@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
@@ -11,7 +12,7 @@ from accountant.budgets import COUNT_MAX
 from accountant.commands import Prepared
 from accountant.entries import timestamp
 from accountant.ledger import State
-from accountant.limits import Refusing, Situation, refusing
+from accountant.limits import Refusing, Situation, refusing, surely_allowed
 from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
 from accountant.scopes import Touched
@@ -36,29 +37,37 @@ class Question:
     touched: Touched
     time: str
 
-    def refusing(self, loss: Loss) -> list[Refusing]:
-        """Every budget that would not allow `loss`."""
+    @cached_property
+    def situation(self) -> Situation:
+        """What every question after the first need not count again."""
         state = self.state
-        situation = Situation(state.composition, state.partitions, state.totals, self.touched)
-        return refusing(state.limits, situation, loss, self.time)
+        return Situation(state.composition, state.partitions, state.totals, self.touched)
+
+    def refusing(self, loss: Loss, most: int) -> list[Refusing]:
+        """Every budget that would not allow `loss`, with at most so many of the counts that it refuses."""
+        return refusing(self.state.limits, self.situation, loss, self.time, most)
 
     def fits(self, loss: Loss) -> bool:
         """Whether every budget would allow it."""
-        return not self.refusing(loss)
+        return not self.refusing(loss, 1)
+
+    def surely_fits(self, loss: Loss) -> bool:
+        """As `fits`, for searches: quick, however many units a charge names, and never True in error."""
+        return surely_allowed(self.state.limits, self.situation, loss, self.time)
 
 
 def refusals(question: Question, loss: Loss) -> list[dict[str, Any]]:
     """Each budget that refuses a charge, with numbers in its own parameter, rounded up.
 
-    Of a budget on many scopes the first `_SCOPES_SHOWN` that refuse are shown.
+    Of a budget on many scopes at most `_SCOPES_SHOWN` are shown, those that have spent most.
     """
-    shown: dict[str, int] = {}
     documents = []
-    for one in question.refusing(loss):
-        name = one.limit.rule.name
-        shown[name] = shown.get(name, 0) + 1
-        if shown[name] <= _SCOPES_SHOWN:
-            documents.append(_refusal(one, loss, question.time))
+    known: dict[tuple[str, Loss], dict[str, Any]] = {}
+    for one in question.refusing(loss, _SCOPES_SHOWN):
+        same = (one.limit.rule.name, one.before)
+        if same not in known:  # units of which nothing is known yet differ by their names alone
+            known[same] = _refusal(one, loss, question.time)
+        documents.append({**known[same], "scope": one.scope})
     return documents
 
 
@@ -99,7 +108,7 @@ def would_fit(question: Question, prepared: Prepared) -> dict[str, Any]:
 
 def largest_count(question: Question, mechanism: Mechanism) -> int:
     """The largest count of `mechanism` that every budget allows now, 0 to 1,000,000,000."""
-    curve, fits = mechanism.curve(question.state.dataset.grid), question.fits
+    curve, fits = mechanism.curve(question.state.dataset.grid), question.surely_fits
     if not fits(curve.times(1)):
         return 0
     low, high = 1, 2
@@ -120,7 +129,7 @@ def least_noise(question: Question, mechanism: Mechanism, count: int) -> dict[st
     grid = question.state.dataset.grid
 
     def enough(candidate: Mechanism | None) -> bool:
-        return candidate is not None and question.fits(candidate.curve(grid).times(count))
+        return candidate is not None and question.surely_fits(candidate.curve(grid).times(count))
 
     factor = _least_factor(lambda value: enough(mechanism.noisier(value)))
     if factor is None:
@@ -167,7 +176,7 @@ def _leading(question: Question, prepared: Prepared) -> int:
     loss, fitting = Loss.zero(question.state.dataset.grid), 0
     for item in prepared.losses:
         loss = loss.plus(item)
-        if not question.fits(loss):
+        if not question.surely_fits(loss):
             break
         fitting += 1
     return fitting

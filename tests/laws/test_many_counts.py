@@ -1,0 +1,155 @@
+"""A charge on many units or partitions is judged count by count, and keeps nobody else waiting."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accountant.charging import COUNTS_MAX
+from accountant.errors import BudgetExceeded, InvalidRequest
+from accountant.grid import CURRENT_GRID
+from accountant.limits import Limit, Situation, refusing, surely_allowed
+from accountant.loss import Loss
+from accountant.mechanisms import ANY_MECHANISM
+from accountant.rules import ApproximateRule
+from accountant.scopes import Touched
+from accountant.service import Accountant
+from accountant.stores.memory import MemoryStore
+from accountant.totals import Totals
+
+GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 1.0}
+UNITS = [f"u{number}" for number in range(1000)]
+PARTITIONS = [f"p{number}" for number in range(1024)]
+NOW = "2026-01-01T00:00:00.000000Z"
+
+
+def budgets(count: int, scope: str, epsilon: float = 90.0) -> list[dict[str, Any]]:
+    """Approximate budgets, whose rule takes the longest."""
+    return [
+        {
+            "name": f"b{number}",
+            "kind": "approximate",
+            "epsilon": epsilon + number,
+            "delta": 1e-6,
+            "scope": scope,
+        }
+        for number in range(count)
+    ]
+
+
+def opened(**more: Any) -> Accountant:
+    accountant = Accountant(MemoryStore())
+    document = {"name": "d", "unit": "person", "adjacency": "add_remove", "delta": 1e-6}
+    accountant.create_dataset({**document, **more}, "p")
+    return accountant
+
+
+@cache
+def limits_of_units() -> tuple[Limit, ...]:
+    some = [*budgets(3, "unit/*", 40.0), {"name": "rho", "kind": "zcdp", "rho": 20.0, "scope": "unit/*"}]
+    with opened(composition="by_unit", shards=1, budgets=some) as accountant:
+        return tuple(accountant.state("d").limits)
+
+
+def loss_of(mechanism: dict[str, Any]) -> Loss:
+    return ANY_MECHANISM.validate_python(mechanism).curve(CURRENT_GRID).times(1)
+
+
+@pytest.mark.parametrize(
+    ("more", "whose"),
+    [
+        ({"composition": "by_unit", "shards": 1, "budgets": budgets(8, "unit/*")}, {"units": UNITS}),
+        (
+            {"composition": "by_partition", "partitions": PARTITIONS, "budgets": budgets(8, "partition/*")},
+            {"partitions": "all"},
+        ),
+    ],
+    ids=["units", "partitions"],
+)
+def test_the_largest_charge_is_judged_in_a_few_tests_of_each_budget(
+    more: dict[str, Any], whose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Admitted or refused: equal totals are judged once, and a refusal is not looked for twice."""
+    asked: list[Loss] = []
+    real = ApproximateRule.allows
+
+    def noted(rule: ApproximateRule, loss: Loss) -> bool:
+        asked.append(loss)
+        return real(rule, loss)
+
+    with opened(**more) as accountant:
+        monkeypatch.setattr(ApproximateRule, "allows", noted)
+        accountant.charge("d", {"mechanism": GAUSSIAN, "count": 1, **whose}, "fits", "x")
+        assert len(asked) <= 2 * 8
+        asked.clear()
+        with pytest.raises(BudgetExceeded) as refused:
+            accountant.charge("d", {"mechanism": GAUSSIAN, "count": 10_000, **whose}, "over", "x")
+        assert len(asked) <= 100 * 8
+    assert {one["budget"] for one in refused.value.fields["refusals"]} == {f"b{n}" for n in range(8)}
+
+
+@pytest.mark.parametrize("named", ["units", "partitions"])
+def test_more_counts_than_one_charge_may_have_are_refused_by_name(named: str) -> None:
+    """Nothing is charged, and fewer at once are taken."""
+    documents: dict[str, dict[str, Any]] = {
+        "units": {"composition": "by_unit", "shards": 1, "budgets": budgets(9, "unit/*")},
+        "partitions": {
+            "composition": "by_partition",
+            "partitions": PARTITIONS,
+            "budgets": budgets(9, "partition/*"),
+        },
+    }
+    names = UNITS if named == "units" else PARTITIONS
+    with opened(**documents[named]) as accountant:
+        body = {"mechanism": GAUSSIAN, "count": 1, named: names}
+        with pytest.raises(InvalidRequest, match=rf"{len(names)} {named} .* 9 budgets .* {COUNTS_MAX}"):
+            accountant.charge("d", body, "k", "x")
+        with pytest.raises(InvalidRequest, match=named):
+            accountant.check("d", body)
+        accountant.charge("d", {**body, named: names[: COUNTS_MAX // 9]}, "k", "x")
+
+
+def test_budgets_of_single_units_count_once_each() -> None:
+    """They concern one unit however many a charge names."""
+    single = [budget | {"scope": f"unit/u{n}"} for n, budget in enumerate(budgets(20, "unit/*"))]
+    everybody = [budget | {"name": "all"} for budget in budgets(1, "unit/*")]
+    with opened(composition="by_unit", shards=1, budgets=everybody + single) as accountant:
+        accountant.charge("d", {"mechanism": GAUSSIAN, "count": 1, "units": UNITS}, "k", "x")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    spent=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), min_size=1, max_size=40),
+    asked=st.integers(1, 40),
+)
+def test_a_count_is_refused_exactly_when_its_own_total_is_too_large(
+    spent: list[tuple[int, int]], asked: int
+) -> None:
+    """What is judged for all at once never admits one that would be refused alone, nor refuses another."""
+    units = tuple(f"u{number}" for number in range(len(spent)))
+    limits, grid = limits_of_units(), CURRENT_GRID
+    gaussian, pure = loss_of(GAUSSIAN), loss_of({"kind": "pure", "epsilon": 0.5})
+    life = {
+        f"unit/{unit}": Loss.zero(grid).plus(gaussian.scaled(some)).plus(pure.scaled(others))
+        for unit, (some, others) in zip(units, spent, strict=True)
+    }
+    situation = Situation("by_unit", (), Totals(grid, life, {}), Touched("x", units=units))
+    loss = gaussian.scaled(asked)
+    alone = {
+        (limit.rule.name, scope)
+        for limit in limits
+        for scope, before in life.items()
+        if not limit.rule.allows(before.plus(loss))
+    }
+    assert {(one.limit.rule.name, one.scope) for one in refusing(limits, situation, loss, NOW)} == alone
+    first = refusing(limits, situation, loss, NOW, most=1)
+    assert [one.limit.rule.name for one in first] == [
+        limit.rule.name for limit in limits if any(name == limit.rule.name for name, _ in alone)
+    ]
+    assert all((one.limit.rule.name, one.scope) in alone for one in first)
+    if surely_allowed(limits, situation, loss, NOW):
+        assert not alone
+    elif len(spent) <= 16:
+        assert alone
