@@ -36,8 +36,6 @@ HOLDS_MAX: Final = 1000
 """Open holds of a stream."""
 COUNTS_MAX: Final = 8192
 """Counts that one charge may move, over all budgets: 1024 partitions, or 1000 units, under eight of them."""
-COUNTS_MAX: Final = 8192
-"""Counts that one charge may move, over all budgets: 1024 partitions, or 1000 units, under eight of them."""
 _quoted = json.encoder.encode_basestring_ascii
 """A string as JSON: what json.dumps does with one, without its detours."""
 
