@@ -148,7 +148,7 @@ class Accountant(Desk):
         """Go on without what was lost. Raises NotFrozen when neither the dataset nor a shard is frozen."""
         self._looked_at(name)
         reason = validated(Unfreeze, body).reason
-        frozen = [state.stream for state in self._streams_of(name) if state.frozen is not None]
+        frozen = self._frozen_streams(name)
         if not frozen:
             raise NotFrozen(f"dataset {name} is not frozen")
         for stream in frozen:
@@ -250,12 +250,14 @@ class Accountant(Desk):
         prepared = self.prepare(name, body)
         stream, command = self.command(name, prepared, "check", called(by))
         state = self._as_charged(name, stream, command)
+        if state.frozen is not None:  # a shard alone, whose counts are too low
+            raise frozen_error(state)
         check_fits_dataset(state, prepared)
         question = advice.Question(state, command.touched, max(state.time, self.clock()))
         fitting = question.fits(prepared.loss)
         extra = prepared.loss if fitting else None
         return {
-            "fits": fitting and not state.closed and state.frozen is None,
+            "fits": fitting and not state.closed,
             "left": receipts.left(state, command.touched, question.time, extra),
             "refusals": advice.refusals(question, prepared.loss),
             "would_fit": advice.would_fit(question, prepared),
@@ -308,7 +310,6 @@ class Accountant(Desk):
 
     def holds(self, name: str) -> dict[str, Any]:
         """The holds that can still be settled, and what they come to: part of what counts as spent."""
-        self.state(name)
         now = self.clock()
         items = [
             item for state in self._streams_of(name) for item in holding.documents(self.store, state, now)
@@ -355,13 +356,7 @@ class Accountant(Desk):
         """A dataset and what one of its scopes has lost."""
         state = self.state(name)
         if scope is None or scope == "dataset":
-            if state.composition == "by_unit":
-                raise InvalidRequest(
-                    f"scope: dataset {name} composes by_unit and has no odometer as a whole: ask for that of "
-                    "a unit, scope=unit/…",
-                    errors=[{"field": "scope", "message": "name a unit"}],
-                )
-            return state, odometer.whole(state)
+            return _as_a_whole(state, "scope"), odometer.whole(state)
         kind, item = split(scope_name(scope, state))
         names = state.blob_names([scope])
         if kind == "unit":
@@ -390,10 +385,11 @@ class Accountant(Desk):
         raise StoreUnavailable(f"{name} moved on each time it was read: ask again")
 
     def history(self, name: str, points: int = 200) -> dict[str, Any]:
-        return {"points": history.series(self.store, self.state(name), min(max(points, 2), 1000))}
+        state = _as_a_whole(self.state(name), "dataset")
+        return {"points": history.series(self.store, state, min(max(points, 2), 1000))}
 
     def spend(self, name: str) -> dict[str, Any]:
-        return history.spend(self.store, self.state(name))
+        return history.spend(self.store, _as_a_whole(self.state(name), "dataset"))
 
     def ledger(
         self,
@@ -443,9 +439,15 @@ class Accountant(Desk):
             "shards": dataset.shards,
             "frozen": state.frozen is not None,
             "frozen_shards": self._frozen_shards(state),
-            "open_holds": len(open_holds(state.holds, max(state.time, self.clock()))),
+            "open_holds": self._open_holds(state),
             "budgets": self._budget_states(state),
         }
+
+    def _open_holds(self, state: State) -> int | None:
+        """How many; None by unit, whose holds are in the shards: they are counted when they are listed."""
+        if state.dataset.shards:
+            return None
+        return len(open_holds(state.holds, max(state.time, self.clock())))
 
     def _frozen_shards(self, state: State) -> list[int]:
         if not state.dataset.shards:
@@ -460,6 +462,17 @@ class Accountant(Desk):
 
     def _budget_state(self, state: State, budget_name: str) -> dict[str, Any]:
         return next(item for item in self._budget_states(state) if item["name"] == budget_name)
+
+
+def _as_a_whole(state: State, field: str) -> State:
+    """The state, unless it is by unit: then it has no count of its own. Raises InvalidRequest for `field`."""
+    if state.composition == "by_unit":
+        raise InvalidRequest(
+            f"{field}: dataset {state.dataset.name} composes by_unit and has no odometer as a whole: ask for "
+            "that of a unit, odometer?scope=unit/…",
+            errors=[{"field": field, "message": "has no odometer as a whole; ask for that of a unit"}],
+        )
+    return state
 
 
 def _warm(*documents: CreateDataset | Budget) -> None:

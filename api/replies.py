@@ -61,8 +61,12 @@ class DatasetReply(Reply):
     frozen: bool
     """Its ledger went back in time: nothing is admitted until a person has decided."""
     frozen_shards: list[int]
-    """Shards whose ledger went back in time, as far as this process knows: only their units are refused."""
-    open_holds: int
+    """Shards whose ledger went back in time: only their units are refused.
+
+    Those that this process has come upon since it started, not all that are frozen.
+    """
+    open_holds: int | None
+    """Null by unit: they are counted where they are listed."""
     budgets: list[BudgetState]
 
 

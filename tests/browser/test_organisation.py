@@ -353,6 +353,19 @@ def test_no_bound_and_no_number_are_different_words(visitor, running: Live) -> N
     expect(_panel(visitor, "team")).to_contain_text("No team was charged yet")
 
 
+def test_a_page_with_a_frozen_shard_says_why_its_holds_are_not_shown(visitor, running: Live) -> None:
+    running.open("tablets", composition="by_unit", shards=1, budgets=[_zcdp("each", 4, scope="unit/*")])
+    assert running.charge("tablets", "u", {**ONE, "units": ["tablet:1"]}).status_code == 201
+    freeze(running, "~units/tablets/0000")
+    visitor.expected = ("503",)
+    _see(visitor, "/datasets/tablets")
+    trouble = visitor.page.locator("#trouble")
+    expect(trouble).to_contain_text("Shard 0 is frozen")
+    expect(trouble).to_contain_text("The open holds are not shown")
+    expect(visitor.page.locator("#holds-panel")).to_be_hidden()
+    expect(_budget(visitor, "each")).to_be_visible()
+
+
 @pytest.mark.parametrize("name", ["shared", "regions", "phones", "frozen"])
 def test_every_page_is_narrow_enough_for_a_phone_and_dark_too(visitor, name: str) -> None:
     visitor.expected = ("503",)

@@ -1,12 +1,17 @@
 """What cannot be told in full is refused, or said to be unknown: never told as less."""
 
+from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
-from accountant.commands import Caller
-from accountant.errors import InvalidRequest
+from accountant.commands import Caller, FreezeCommand
+from accountant.desk import Waiter
+from accountant.errors import InvalidRequest, LedgerRolledBack
+from accountant.scopes import shard_stream
 from accountant.service import Accountant
+from accountant.stores import Head
 from accountant.stores.memory import MemoryStore
 
 OPENED = {"name": "d", "unit": "person", "adjacency": "add_remove", "delta": 1e-6}
@@ -96,3 +101,68 @@ def test_a_limit_lowered_for_each_day_promises_nothing_about_the_days_before() -
         assert guarantee(accountant)["value"] == 10
         lower(accountant, 5, "dataset", window="day")
         assert guarantee(accountant)["value"] is None
+
+
+def units() -> Accountant:
+    return opened(rho(99, "unit/*"), composition="by_unit", shards=1)
+
+
+def about_x(count: int = 1, **more: Any) -> dict[str, Any]:
+    return {"mechanism": HALF, "count": count, "units": ["x"], **more}
+
+
+def freeze(accountant: Accountant, stream: str) -> None:
+    """As when history that a process saw is gone."""
+    waiter = Waiter()
+    accountant.teller.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
+    waiter.wait()
+
+
+ASKED: dict[str, Callable[[Accountant], Any]] = {
+    "check": lambda it: it.check("d", about_x()),
+    "holds": lambda it: it.holds("d"),
+    "odometer": lambda it: it.odometer("d", scope="unit/x"),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_a_frozen_shard_counts_is_not_told(asked: str) -> None:
+    """Also by a process that never saw what is gone; and a person can still decide to go on."""
+    with units() as accountant:
+        accountant.hold("d", about_x(expires_in_s=60), "k", "p")
+        freeze(accountant, shard_stream("d", 0))
+        for process in (accountant, Accountant(accountant.store)):
+            with pytest.raises(LedgerRolledBack):
+                ASKED[asked](process)
+        accountant.unfreeze("d", {"reason": "a drill"}, "root")
+        ASKED[asked](accountant)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_a_shard_that_lost_entries_counts_is_not_told(asked: str) -> None:
+    with units() as accountant:
+        accountant.watch.close()
+        store = accountant.store
+        assert isinstance(store, MemoryStore)
+        accountant.hold("d", about_x(expires_in_s=60), "k", "p")
+        before = deepcopy(store._streams[shard_stream("d", 0)])
+        accountant.hold("d", about_x(2, expires_in_s=60), "l", "p")
+        store._streams[shard_stream("d", 0)] = before
+        with pytest.raises(LedgerRolledBack):
+            ASKED[asked](accountant)
+
+
+def test_by_unit_there_is_no_history_and_no_spend_as_a_whole() -> None:
+    """They would say that nothing was spent."""
+    with units() as accountant:
+        accountant.charge("d", about_x(), "k", "p")
+        for ask in (accountant.history, accountant.spend, accountant.odometer):
+            with pytest.raises(InvalidRequest, match=r"ask for that of a unit, odometer\?scope=unit/…"):
+                ask("d")
+
+
+def test_by_unit_the_open_holds_are_not_counted_as_none() -> None:
+    with units() as accountant:
+        accountant.hold("d", about_x(expires_in_s=60), "k", "p")
+        assert accountant.dataset("d")["open_holds"] is None
+        assert len(accountant.holds("d")["items"]) == 1

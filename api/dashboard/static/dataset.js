@@ -3,7 +3,7 @@
 import { get, Problem, refreshing } from "./api.js";
 import { budgetRow } from "./budgets.js";
 import { byId, chip, fill, h } from "./dom.js";
-import { explained, frozenShards, needsAPerson } from "./frozen.js";
+import { explained, frozenShards, needsAPerson, noHolds } from "./frozen.js";
 import { showHistory } from "./history.js";
 import { showHolds } from "./holds.js";
 import { startLedger } from "./ledger.js";
@@ -66,7 +66,19 @@ async function showUnitsOnly(dataset) {
   fill(byId("budgets"), budgets(dataset, dataset.budgets));
   showNoHero();
   showUnits(dataset);
-  showHolds(await get(`${root}/holds`), new Map());
+  return showUnitsHolds();
+}
+
+/** The open holds of all units. Why not, where a frozen shard keeps some of them. */
+async function showUnitsHolds() {
+  try {
+    showHolds(await get(`${root}/holds`), new Map());
+    return null;
+  } catch (problem) {
+    if (!(problem instanceof Problem) || !needsAPerson(problem)) throw problem;
+    showHolds({ items: [] }, new Map());
+    return noHolds(problem);
+  }
 }
 
 async function showWhole(dataset) {
@@ -88,6 +100,7 @@ async function showWhole(dataset) {
   showHolds(holds, known);
   showHistory(history);
   await Promise.all([showScopes(root, dataset, known), showShares(root, dataset)]);
+  return null;
 }
 
 async function load() {
@@ -99,9 +112,9 @@ async function load() {
     await showTrouble(problem);
     return;
   }
-  await (dataset.composition === "by_unit" ? showUnitsOnly(dataset) : showWhole(dataset));
+  const missing = await (dataset.composition === "by_unit" ? showUnitsOnly(dataset) : showWhole(dataset));
   fill(byId("facts"), facts(dataset));
-  fill(byId("trouble"), [frozenShards(dataset)]);
+  fill(byId("trouble"), [frozenShards(dataset), missing]);
   byId("updated").textContent = `Read at ${when(new Date().toISOString()).slice(11)} UTC`;
 }
 

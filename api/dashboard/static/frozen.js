@@ -80,3 +80,13 @@ export function frozenShards(dataset) {
     ),
   );
 }
+
+/** Of a dataset by unit: why its open holds are not listed. */
+export function noHolds(problem) {
+  return h(
+    "div",
+    { class: "notice bad", role: "alert" },
+    h("strong", {}, "The open holds are not shown"),
+    h("p", {}, "A shard that keeps some of them cannot be trusted, and a list of the others would be too short. ", prose(problem.detail), "."),
+  );
+}
