@@ -117,10 +117,13 @@ class Desk:
         yield state
         for shard in range(state.dataset.shards):
             part = self._read(shard_stream(name, shard))
-            if part is not None and part.frozen is not None:
+            if part is None:
+                if shard in state.opened:
+                    raise lost_shard(state, shard)
+                continue
+            if part.frozen is not None:
                 raise frozen_error(part)
-            if part is not None:
-                yield part
+            yield part
 
     def _frozen_streams(self, name: str) -> list[str]:
         """Those of the dataset and its shards that are frozen."""

@@ -152,6 +152,18 @@ def test_what_a_shard_that_lost_entries_counts_is_not_told(asked: str) -> None:
             ASKED[asked](accountant)
 
 
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_a_shard_that_is_gone_counts_is_not_told_as_nothing(asked: str) -> None:
+    """Also by a process that never saw it."""
+    with units() as accountant:
+        accountant.hold("d", about_x(expires_in_s=60), "k", "p")
+        store = accountant.store
+        assert isinstance(store, MemoryStore)
+        del store._streams[shard_stream("d", 0)]
+        with pytest.raises(LedgerRolledBack):
+            ASKED[asked](Accountant(store))
+
+
 def test_by_unit_there_is_no_history_and_no_spend_as_a_whole() -> None:
     """They would say that nothing was spent."""
     with units() as accountant:
