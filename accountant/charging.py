@@ -41,11 +41,11 @@ _quoted = json.encoder.encode_basestring_ascii
 
 
 def charge(
-    state: State, command: ChargeCommand, known: Row | None, time: str, settled: Row | None = None
+    state: State, command: ChargeCommand, known: Row | None, time: str, now: str, settled: Row | None = None
 ) -> Decision:
     """Admit what every budget allows; answer again what was admitted under the same key.
 
-    `settled` is the settlement of the hold that the key was used for, if there is one.
+    `time` is the ledger's, which may be ahead of the clock's `now`. `settled` is the settlement of the hold that the key was used for, if there is one.
     """
     prepared = command.prepared
     if known is not None:
@@ -56,7 +56,7 @@ def charge(
     touched = command.touched
     found = refusals(state, touched, prepared.loss, time)
     if found:
-        raise _exceeded(state, found, prepared.loss, time)
+        raise _exceeded(state, found, prepared.loss, time, now)
     totals = charge_totals(state, touched, prepared.kinds, prepared.losses, time)
     held = _held(state, command, touched, time) if prepared.expires_in_s is not None else None
     entry, head = _charge_entry(state, command, totals, time, held)
@@ -72,14 +72,14 @@ def refusals(state: State, touched: Touched, loss: Loss, time: str) -> list[Refu
     return refusing(state.limits, situation, loss, time, most=1)
 
 
-def _exceeded(state: State, found: list[Refusing], loss: Loss, time: str) -> BudgetExceeded:
+def _exceeded(state: State, found: list[Refusing], loss: Loss, time: str, now: str) -> BudgetExceeded:
     names = list(dict.fromkeys(one.limit.rule.name for one in found))
     error = BudgetExceeded(
         f"the charge does not fit: {', '.join(names)} of dataset {state.dataset.name}", budgets=names
     )
     ends = [one.limit.renews(time) for one in found]
     if all(end is not None and one.limit.rule.allows(loss) for end, one in zip(ends, found, strict=True)):
-        wait = max(seconds_until(end, time) for end in ends if end is not None)
+        wait = max(seconds_until(end, now) for end in ends if end is not None)
         error.fields |= {"retryable": True, "retry_after_s": wait}
     return error
 

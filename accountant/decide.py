@@ -44,7 +44,7 @@ def decide(
                 "there is no dataset of that name: create it first, it is never created on the fly"
             )
         if isinstance(command, ChargeCommand):
-            return charge(state, command, known, time, settled)
+            return charge(state, command, known, time, now, settled)
         if isinstance(command, SettleCommand):
             return settle(state, command, known, held, time)
         return administer(state, command, time)

@@ -44,6 +44,6 @@ def window_end(window: Window, time: str) -> datetime:
 
 
 def seconds_until(end: datetime, now: str) -> int:
-    """Whole seconds from a ledger timestamp to `end`, rounded up, at least 1."""
+    """Whole seconds from a timestamp to `end`, rounded up, at least 1."""
     left = (end - datetime.fromisoformat(now)).total_seconds()
     return max(1, int(left) + (left > int(left)))

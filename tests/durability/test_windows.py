@@ -93,7 +93,8 @@ def test_many_callers_of_a_service_whose_clock_jumps(service: Live) -> None:
         if reply.status == 409:
             assert [refusal["budget"] for refusal in reply.document["refusals"]] == ["hourly"]
             assert reply.document["retryable"]
-            assert 1 <= reply.document["retry_after_s"] <= 3600
+            # To the end of the ledger's hour, by a clock that may be two hours behind one two hours ahead.
+            assert 1 <= reply.document["retry_after_s"] <= 5 * 3600
         return reply.status == 201
 
     def job(_: int) -> list[bool]:

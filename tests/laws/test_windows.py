@@ -121,7 +121,10 @@ def test_a_window_once_left_stays_closed_when_the_clock_steps_back() -> None:
         clock.now -= timedelta(hours=1)
         with pytest.raises(BudgetExceeded) as refused:
             accountant.charge("d", half(), "back", "ada")
-        assert refused.value.fields["retry_after_s"] == 3600  # of the ledger's hour, 23:00
+        # The ledger's hour is 23:00, and by this clock it is 22:00: it is two hours until midnight.
+        assert refused.value.fields["retry_after_s"] == 7200
+        clock.now += timedelta(seconds=7200)
+        accountant.charge("d", half(), "back", "ada")
 
 
 def test_after_the_wait_that_a_refusal_names_the_charge_fits() -> None:
