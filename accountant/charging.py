@@ -45,7 +45,8 @@ def charge(
 ) -> Decision:
     """Admit what every budget allows; answer again what was admitted under the same key.
 
-    `time` is the ledger's, which may be ahead of the clock's `now`. `settled` is the settlement of the hold that the key was used for, if there is one.
+    `time` is the ledger's, which may be ahead of the clock's `now`. `settled` is the settlement of the hold
+    that the key was used for, if there is one.
     """
     prepared = command.prepared
     if known is not None:
