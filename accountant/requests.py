@@ -24,7 +24,7 @@ PAGE_MAX: Final = 1000
 _SLUG: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _PRINCIPAL: Final = re.compile(NAME)
-_HOLD: Final = re.compile(r"(?:([0-9a-f]{4})-)?([1-9][0-9]{0,15})(?:\.([0-9a-f]{8}))?")
+_HOLD: Final = re.compile(r"(?:([0-9a-f]{4})-)?([1-9][0-9]{0,15})\.([0-9a-f]{8})")
 
 
 def prepared_charge(body: Body | Mapping[str, Any], *, hold: bool = False) -> Prepared:
@@ -81,14 +81,14 @@ def hold_id(shard: int | None, number: int, digest: str) -> str:
 
 
 def hold_number(name: str, hold: str, shards: int) -> tuple[int | None, int, str]:
-    """(shard, number, start of the hash) of a hold's id, which may leave out the hash.
-
-    Raises UnknownHold for what cannot be one.
-    """
+    """(shard, number, start of the hash) of a hold's id. Raises UnknownHold for what cannot be one."""
     found = _HOLD.fullmatch(hold)
     if found is None or (found[1] is None) != (shards == 0):
-        raise UnknownHold(f"dataset {name} has no hold {hold[:80]!r}")
-    return None if found[1] is None else int(found[1], 16), int(found[2]), found[3] or ""
+        raise UnknownHold(
+            f"dataset {name} has no hold {hold[:80]!r}: a hold has the id that its receipt "
+            f"says, such as {'0007-' if shards else ''}12.0a1b2c3d"
+        )
+    return None if found[1] is None else int(found[1], 16), int(found[2]), found[3]
 
 
 def scope_name(scope: str, state: State) -> str:

@@ -216,8 +216,8 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_server.Ser
 def test_the_file_holds_every_type_of_entry(file: bytes) -> None:
     bodies = [json.loads(line["body"]) for line in lines(file) if "entry" in line]
     assert {body["type"] for body in bodies} == {
-        *("opened", "charged", "held", "settled", "budget_set", "partitions_added", "synced", "closed"),
-        *("frozen", "unfrozen", "key_created", "key_revoked"),
+        *("opened", "charged", "held", "settled", "budget_set", "partitions_added", "shard_opened"),
+        *("synced", "closed", "frozen", "unfrozen", "key_created", "key_revoked"),
     }
 
 
@@ -248,9 +248,10 @@ def test_a_retry_gets_its_receipt_and_keys_work_after_the_move(file: bytes, targ
         assert accountant.charge("people", GAUSSIAN | {"principal": "eve"}, "k0", behalf)[1]
         assert accountant.charge("units", GAUSSIAN | {"units": ["u3"]}, "k-u3", ADA)[1]
         settled = json.loads(target.find("people", ["~settled/136"])["~settled/136"].body)
-        assert accountant.settle("people", "136", {"used": 1}, ADA)[1]
+        opened_hold, settled_hold = (target.entries("people", number - 1, 1)[0] for number in (135, 136))
+        assert accountant.settle("people", f"136.{settled_hold.hash[:8]}", {"used": 1}, ADA)[1]
         assert settled["hold"] == 136
-        assert accountant.settle("people", "135", {"used": 0}, ADA) is not None
+        assert accountant.settle("people", f"135.{opened_hold.hash[:8]}", {"used": 0}, ADA) is not None
         assert sound(target)
         names = {key["name"] for key in KeyRing(target).keys()}  # noqa: SIM118
         assert names == {"Ada Lovelace", None}

@@ -151,8 +151,8 @@ def held_and_settled(used: int = 1) -> Accountant:
     """Entry 2 holds five releases, entry 3 settles it."""
     accountant = Accountant(MemoryStore())
     accountant.create_dataset({**OPENED, "budgets": [LIFE]}, "root")
-    accountant.hold("d", {"mechanism": GAUSSIAN, "count": 5, "expires_in_s": 60}, "h", RED)
-    accountant.settle("d", "2", {"used": used}, RED)
+    held, _ = accountant.hold("d", {"mechanism": GAUSSIAN, "count": 5, "expires_in_s": 60}, "h", RED)
+    accountant.settle("d", held["hold"]["id"], {"used": used}, RED)
     return accountant
 
 
@@ -204,9 +204,9 @@ def test_a_settlement_after_the_end_of_its_hold_is_found() -> None:
     now = ["2026-11-30T10:00:00.000000Z"]
     accountant = Accountant(MemoryStore(), lambda: now[0])
     accountant.create_dataset({**OPENED, "budgets": [LIFE]}, "root")
-    accountant.hold("d", {"mechanism": GAUSSIAN, "count": 5, "expires_in_s": 60}, "h", RED)
+    held, _ = accountant.hold("d", {"mechanism": GAUSSIAN, "count": 5, "expires_in_s": 60}, "h", RED)
     now[0] = "2026-11-30T10:01:00.000000Z"
-    accountant.settle("d", "2", {"used": 1}, RED)
+    accountant.settle("d", held["hold"]["id"], {"used": 1}, RED)
     assert found(accountant.store) == []
     row = accountant.store.entries("d", 2, 1)[0]
     entry = json.loads(row.body)

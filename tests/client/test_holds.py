@@ -56,7 +56,8 @@ def test_more_than_was_held_is_refused_and_so_is_an_unknown_hold(both: Client, o
     hold = both.hold(dataset, STEP, 2, expires_in_s=1000)
     with pytest.raises(InvalidRequest, match="more than the 2"):
         hold.settle(3)
-    for name in ("99", "none", "", ".."):
+    number, _, mark = hold.id.partition(".")
+    for name in (number, f"99.{mark}", f"{number}.00000000", "none", "", ".."):
         with pytest.raises((UnknownHold, InvalidRequest)):
             both.settle(dataset, name, 0)
     assert spent(both, dataset) == 0.25
