@@ -2,29 +2,37 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from accountant import odometer
 from accountant.advice import finite
-from accountant.ledger import CHECKPOINT_EVERY, State, scope_blob
-from accountant.loss import Loss
+from accountant.grid import Grid
+from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, scope_blob, touched_by
+from accountant.loss import Loss, total
 from accountant.odometer import fixed_plan
-from accountant.reading import count_entry, with_blobs
+from accountant.reading import with_blobs
 from accountant.receipts import left_of
 from accountant.rules import if_stopped_now
+from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row, Store
 
 FOLD_MAX: Final = 1024
 """Up to so many entries a history is folded from all of them, beyond from the checkpoints alone."""
 PARTITIONED_FOLD_MAX: Final = 8192
+_ADDITIONS_MAX: Final = 2**21
+"""Additions to partitions that one history may take."""
+_INT64_MAX: Final = 2**62
 _SCOPES_MAX: Final = 1000
 _COUNTING: Final = ("opened", "charged", "held", "settled")
 
 
 def series(store: Store, state: State, points: int) -> list[dict[str, Any]]:
     """At most `points` moments, oldest first, ending now: the reading and each budget's share used."""
-    if state.head.sequence <= (PARTITIONED_FOLD_MAX if state.partitions else FOLD_MAX):
-        moments = _thin(list(_folded(store, state)), points - 1)
+    if _can_fold(state):
+        moments = list(_folded(state, list(_steps(store, state)), points - 1))
     elif state.partitions:
         moments = []  # checkpoints know nothing of partitions: better one true point than a line too low
     else:
@@ -33,6 +41,11 @@ def series(store: Store, state: State, points: int) -> list[dict[str, Any]]:
     if not moments or moments[-1][0] != now[0]:
         moments.append(now)
     return [_point(state, *moment) for moment in moments]
+
+
+def _can_fold(state: State) -> bool:
+    last, parts = state.head.sequence, len(state.partitions)
+    return last <= PARTITIONED_FOLD_MAX and last * parts <= _ADDITIONS_MAX if parts else last <= FOLD_MAX
 
 
 def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any]:
@@ -49,30 +62,79 @@ def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any
     }
 
 
-def _folded(store: Store, state: State) -> Iterator[tuple[int, str, Loss]]:
-    """From all entries; of a partitioned dataset what anybody may have lost, the worst of each coordinate."""
-    grid, name = state.dataset.grid, state.dataset.name
-    spent, parts = Loss.zero(grid), {part: Loss.zero(grid) for part in state.partitions}
-    after = 0
+class _Step(NamedTuple):
+    """What one entry does to the totals of everybody, or of the partitions in these rows."""
+
+    sequence: int
+    time: str
+    gained: Loss
+    taken: Loss
+    """What a settlement takes out again, before it adds what was used."""
+    rows: npt.NDArray[np.int16] | None
+
+
+def _steps(store: Store, state: State) -> Iterator[_Step]:
+    """Of all entries that count, each read once."""
+    name, grid, after = state.dataset.name, state.dataset.grid, 0
+    places = {f"partition/{part}": row for row, part in enumerate(state.partitions)}
+    zero = Loss.zero(grid)
     while after < state.head.sequence and (rows := store.entries(name, after, FOLD_MAX)):
         for row in rows:
             entry = json.loads(row.body)
-            spent = count_entry(grid, state.composition, spent, entry)
-            if parts:
-                parts = {
-                    part: count_entry(grid, state.composition, lost, entry, f"partition/{part}")
-                    for part, lost in parts.items()
-                }
-            if entry["type"] in _COUNTING and row.sequence <= state.head.sequence:
-                yield row.sequence, entry["time"], _worst(spent, parts)
+            if row.sequence > state.head.sequence or entry["type"] not in _COUNTING:
+                continue
+            if entry["type"] == "opened":
+                yield _Step(row.sequence, entry["time"], zero, zero, None)
+                continue
+            settled = entry["type"] == "settled"
+            about = entry["held"] if settled else entry
+            taken = total(grid, entry_losses(grid, about)) if settled else zero
+            scopes = touched_by(about).scopes(state.composition)
+            parts = None
+            if DATASET_SCOPE not in scopes:
+                named = [places[scope] for scope in scopes if scope in places]
+                parts = np.array(named, dtype=np.int16)
+            yield _Step(row.sequence, entry["time"], total(grid, entry_losses(grid, entry)), taken, parts)
         after = rows[-1].sequence
 
 
-def _worst(spent: Loss, parts: dict[str, Loss]) -> Loss:
-    worst = Loss.zero(spent.grid)
-    for lost in parts.values():
-        worst = worst.at_least(lost)
-    return spent.plus(worst)
+def _folded(state: State, steps: list[_Step], points: int) -> Iterator[tuple[int, str, Loss]]:
+    """At most `points` moments; of a partitioned dataset the worst that anybody may have lost."""
+    kept = set(_thin(len(steps), points))
+    everybody, parts = Loss.zero(state.dataset.grid), _Rows(state.dataset.grid, len(state.partitions))
+    for place, step in enumerate(steps):
+        if step.rows is None:
+            everybody = everybody.minus(step.taken).plus(step.gained)
+        else:
+            parts.move(step.rows, step.taken, step.gained)
+        if place in kept:
+            yield step.sequence, step.time, everybody.plus(parts.worst())
+
+
+class _Rows:
+    """The totals of all partitions side by side: a row each, exact integers, moved many at once."""
+
+    def __init__(self, grid: Grid, rows: int) -> None:
+        self._grid = grid
+        self._totals: npt.NDArray[Any] = np.zeros((rows, 2 * grid.size), dtype=np.int64)
+        self._most = 0
+        """No number in the table is above this."""
+
+    def move(self, rows: npt.NDArray[np.int16], taken: Loss, gained: Loss) -> None:
+        """Take a loss out of some rows and add another."""
+        out, into = (*taken.values, *taken.unbounded), (*gained.values, *gained.unbounded)
+        self._most += max(*into, *out)
+        if self._most > _INT64_MAX and self._totals.dtype != object:
+            self._totals = self._totals.astype(object)  # slower, and without an end
+        by = [more - less for more, less in zip(into, out, strict=True)]
+        self._totals[rows] += np.array(by, dtype=self._totals.dtype)
+
+    def worst(self) -> Loss:
+        """The largest of each coordinate; nothing without rows."""
+        if not len(self._totals):
+            return Loss.zero(self._grid)
+        numbers = [int(number) for number in self._totals.max(axis=0)]
+        return Loss(self._grid, tuple(numbers[: self._grid.size]), tuple(numbers[self._grid.size :]))
 
 
 def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int, str, Loss]]:
@@ -88,25 +150,25 @@ def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int,
             yield rows[0].sequence, entry["time"], Loss.decode(state.dataset.grid, entry["totals"])
 
 
-def _thin(moments: list[tuple[int, str, Loss]], points: int) -> list[tuple[int, str, Loss]]:
-    """Evenly spaced in the entries, first and last kept."""
-    if len(moments) <= points:
-        return moments
-    places = sorted({round(index * (len(moments) - 1) / (points - 1)) for index in range(points)})
-    return [moments[place] for place in places]
+def _thin(moments: int, points: int) -> list[int]:
+    """Which of so many moments are kept: evenly spaced in the entries, with the first and the last."""
+    if moments <= points:
+        return list(range(moments))
+    return sorted({round(index * (moments - 1) / max(1, points - 1)) for index in range(points)})
 
 
 def spend(store: Store, state: State) -> dict[str, Any]:
-    """The totals of each principal and of each kind of mechanism, as plans of their own."""
+    """The totals of each principal and of each kind of mechanism, as plans of their own.
+
+    At most 1000 of each, by name; `more` says whether there are others, which `scopes` has in pages.
+    """
     delta = float(state.dataset.delta)
+    principals, more_principals = _scopes(store, state, "principal/", delta)
+    mechanisms, more_mechanisms = _scopes(store, state, "mechanism/", delta)
     return {
-        "by_principal": [
-            {"principal": name, "name": note, **numbers}
-            for name, note, numbers in _scopes(store, state, "principal/", delta)
-        ],
-        "by_mechanism": [
-            {"kind": name, **numbers} for name, _, numbers in _scopes(store, state, "mechanism/", delta)
-        ],
+        "by_principal": [{"principal": name, "name": note, **numbers} for name, note, numbers in principals],
+        "by_mechanism": [{"kind": name, **numbers} for name, _, numbers in mechanisms],
+        "more": more_principals or more_mechanisms,
         "delta": delta,
         "holds": "Each alone, as a plan fixed in advance, for comparison: parts do not add up to the whole.",
     }
@@ -114,17 +176,20 @@ def spend(store: Store, state: State) -> dict[str, Any]:
 
 def _scopes(
     store: Store, state: State, kind: str, delta: float
-) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+) -> tuple[list[tuple[str, str | None, dict[str, Any]]], bool]:
+    """The first of a kind, and whether there are more."""
     prefix = scope_blob(kind)
-    blobs = store.blobs(state.dataset.name, prefix, "", _SCOPES_MAX)
-    names = [name.removeprefix(prefix) for name, _ in blobs]
+    blobs = store.blobs(state.dataset.name, prefix, "", _SCOPES_MAX + 1)
+    found = []
+    names = [name.removeprefix(prefix) for name, _ in blobs[:_SCOPES_MAX]]
     notes = store.notes(names) if kind == "principal/" else {}
-    for name, (_, blob) in zip(names, blobs, strict=True):
+    for name, (_, blob) in zip(names, blobs[:_SCOPES_MAX], strict=True):
         loss = Loss.decode(state.dataset.grid, blob.decode("ascii"))
         shown = odometer.loss_document(loss)
         epsilon = fixed_plan(loss, delta).value
         note = notes[name].text if name in notes else None
-        yield name, note, {"epsilon": epsilon, "rho": shown["rho"], "delta": shown["delta"]}
+        found.append((name, note, {"epsilon": epsilon, "rho": shown["rho"], "delta": shown["delta"]}))
+    return found, len(blobs) > _SCOPES_MAX
 
 
 def scopes(store: Store, state: State, kind: str, after: str, limit: int, now: str) -> dict[str, Any] | None:

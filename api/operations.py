@@ -145,6 +145,8 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict)
     computes: bool = False
     """Whether a request may ask for seconds of computing: curves of mechanisms not met before."""
+    surveys: bool = False
+    """Whether a request may evaluate many totals of a dataset, for seconds when it is large."""
 
     @property
     def errors(self) -> tuple[type[OdometerError], ...]:
@@ -404,6 +406,7 @@ OPERATIONS: tuple[Operation, ...] = (
         _scopes,
         replies.ScopesReply,
         query=ScopesPage,
+        surveys=True,
     ),
     Operation(
         "GET",
@@ -422,6 +425,7 @@ OPERATIONS: tuple[Operation, ...] = (
         lambda call: call.accountant.history(call.dataset, call.query.points),
         replies.HistoryReply,
         query=HistoryQuery,
+        surveys=True,
     ),
     Operation(
         "GET",
@@ -430,6 +434,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Who and what spent",
         lambda call: call.accountant.spend(call.dataset),
         replies.SpendReply,
+        surveys=True,
     ),
     Operation(
         "GET",

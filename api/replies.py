@@ -319,10 +319,12 @@ class MechanismSpend(Reply):
 
 
 class SpendReply(Reply):
-    """Who and what spent."""
+    """Who and what spent: at most 1000 of each, by name."""
 
     by_principal: list[PrincipalSpend]
     by_mechanism: list[MechanismSpend]
+    more: bool
+    """Whether there are others, which `GET /v1/datasets/{dataset}/scopes` has in pages."""
     delta: float
     holds: str
 

@@ -39,6 +39,8 @@ COMPUTING: Final = Lane(2)
 """Checks, conversions, advice, and the weights of new budgets."""
 PREPARING: Final = Lane(2)
 """The curves of new charges: what readers ask for does not stand in their way."""
+SURVEYING: Final = Lane(2)
+"""Reads that evaluate much of a dataset: a page of scopes, a history. Checks and settlements pass them."""
 
 
 async def in_thread(limit_s: float, work: Callable[..., T], *arguments: Any, lane: Lane | None = None) -> T:

@@ -11,7 +11,7 @@ from accountant.documents import BODY_MAX, invalid, read_json
 from api.auth import Identity
 from api.incoming import bearer, cookie_token, header, read_body
 from api.operations import Again, Call, Operation
-from api.waiting import COMPUTING, in_thread
+from api.waiting import COMPUTING, SURVEYING, in_thread
 
 
 def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -24,7 +24,7 @@ def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
             if len(body) <= BODY_MAX:
                 read_json(body)
         limit_s: float = request.app.state.settings.slow_after_s
-        lane = COMPUTING if operation.computes else None
+        lane = COMPUTING if operation.computes else SURVEYING if operation.surveys else None
         return await in_thread(limit_s, _work, operation, request, body, lane=lane)
 
     return handle

@@ -76,6 +76,40 @@ def test_charges_go_on_while_conversions_hold_their_threads(monkeypatch: pytest.
                 thread.join(30)
 
 
+@pytest.mark.parametrize("read", ["history", "spend", "scopes?kind=principal"])
+def test_charges_and_checks_go_on_while_large_reads_hold_their_threads(
+    read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More readers of what takes long than there are worker threads."""
+    go, began = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> dict[str, Any]:
+        began.set()
+        go.wait(30)
+        return {}
+
+    monkeypatch.setattr(Accountant, read.partition("?")[0], slow)
+    one = {"mechanism": {"kind": "gaussian", "noise_multiplier": 1}, "count": 1}
+    with live(slow_after_s=5, key_refresh_s=1e-6) as service:  # the keys are read again for each request
+        service.open("d")
+        asked = [
+            threading.Thread(target=service.ask, args=("GET", f"/v1/datasets/d/{read}", "reader"))
+            for _ in range(60)
+        ]
+        for thread in asked:
+            thread.start()
+        try:
+            assert began.wait(10)
+            assert service.charge("d", "k").status_code == 201
+            checked = service.ask("POST", "/v1/datasets/d/checks", "reader", json=one)
+            assert checked.status_code == 200
+            assert service.ask("GET", "/v1/datasets/d/odometer", "reader").status_code == 200
+        finally:
+            go.set()
+            for thread in asked:
+                thread.join(30)
+
+
 def test_the_curves_of_a_workload_are_not_computed_by_the_teller(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
     real = accountant.budgets.total
