@@ -107,8 +107,9 @@ async def _healthz() -> dict[str, str]:
 
 
 async def _readyz(request: Request) -> Response:
-    """The ledger can be read, and the teller answers."""
+    """The ledger and the API keys can be read, and the teller answers."""
     accountant: Accountant = request.app.state.accountant
+    ring: KeyRing = request.app.state.ring
     settings: Settings = request.app.state.settings
     teller = accountant.teller
     try:
@@ -117,6 +118,7 @@ async def _readyz(request: Request) -> Response:
         if teller.stuck_s > settings.slow_after_s:
             raise StoreUnavailable(f"the ledger has not answered for {teller.stuck_s:.0f} s")
         await in_thread(settings.slow_after_s, accountant.store.ping)
+        await in_thread(settings.slow_after_s, ring.refresh)
     except OdometerError as error:
         return problems.problem_response(error)
     return JSONResponse({"status": "ready"})

@@ -1,9 +1,13 @@
 """The key ring's cache: what another process did is seen, and how soon."""
 
+from copy import deepcopy
+
 import pytest
+from serving import live
 
 from accountant.errors import Forbidden
 from accountant.stores import open_store
+from accountant.stores.memory import MemoryStore
 from api import auth
 from api.auth import KeyRing, Role
 
@@ -72,3 +76,17 @@ def test_the_last_admin_key_stays() -> None:
     second, _ = ring.create(Role.admin, None, first.principal)
     ring.revoke(first.key, second.principal)
     assert ring.identify(token) is None
+
+
+def test_a_service_that_has_seen_newer_keys_than_the_store_has_is_not_ready() -> None:
+    """It lets nobody in, so nobody should be sent to it; one that is started then does."""
+    store = MemoryStore()
+    with live(store) as service:
+        before = deepcopy(store._streams["~keys"])
+        token = service.make_key("reader")["token"]
+        assert service.ask("GET", "/readyz", None).status_code == 200
+        store._streams["~keys"] = before
+        reply = service.ask("GET", "/readyz", None)
+        assert (reply.status_code, reply.json()["type"]) == (503, "/problems/ledger-corrupt")
+        assert KeyRing(store).identify(service.admin) is not None
+        assert KeyRing(store).identify(token) is None
