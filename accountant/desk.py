@@ -127,7 +127,8 @@ class Desk:
 
     def _frozen_streams(self, name: str) -> list[str]:
         """Those of the dataset and its shards that are frozen."""
-        streams = [name, *(shard_stream(name, shard) for shard in range(self._looked_at(name).dataset.shards))]
+        shards = range(self._looked_at(name).dataset.shards)
+        streams = [name, *(shard_stream(name, shard) for shard in shards)]
         states = (load_state(self.store, stream) for stream in streams)
         return [state.stream for state in states if state is not None and state.frozen is not None]
 

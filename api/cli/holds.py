@@ -74,7 +74,10 @@ def hold(
 
 def settle(
     dataset: Dataset,
-    hold_id: Annotated[str, typer.Argument(metavar="HOLD", help="The hold's id, with its hash: 12.0a1b2c3d.", show_default=False)],
+    hold_id: Annotated[
+        str,
+        typer.Argument(metavar="HOLD", help="The hold's id, with its hash: 12.0a1b2c3d.", show_default=False),
+    ],
     used: Annotated[
         list[int],
         typer.Argument(
