@@ -1,7 +1,9 @@
 """The Redis store on several servers, Sentinels and a cluster. Primaries die here, and slots move."""
 
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 import redis_server
@@ -146,3 +148,34 @@ def test_a_stream_survives_the_death_of_its_primary(cluster: Cluster, store: Sto
     cluster.wait_followed()
     assert store.append([write("lasting", 12)]) == [True]
     holds(store, "lasting", 12)
+
+
+def test_a_node_that_hangs_is_waited_for_once_and_the_others_go_on(tmp_path: Path) -> None:
+    """One thread asks for all datasets: it must not wait for the same node again and again."""
+    config = ["cluster-require-full-coverage no"]
+    with (
+        redis_server.cluster(tmp_path, replicas=0, node_timeout_ms=30_000, extra_config=config) as running,
+        closing(open_store(f"{running.url}?timeout_s=2")) as store,
+    ):
+        sick = running.primary_of("sick")
+        well = next(name for n in range(99) if running.primary_of(name := f"well-{n}") is not sick)
+        assert store.append([write("sick", 1), write(well, 1)]) == [True, True]
+        sick.pause()
+        try:
+            with pytest.raises(StoreUnavailable, match="Timeout"):
+                store.load("sick", [])
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable, match="not answered"):
+                store.append([write("sick", 2)])
+            assert store.append([write(well, 2)]) == [True]
+            assert time.monotonic() - began < 1
+        finally:
+            sick.resume()
+
+        def answers() -> bool:
+            with suppress(StoreUnavailable):
+                return store.append([write("sick", 2)]) == [True]
+            return False
+
+        redis_server.wait_until(answers, "the node is asked again")
+        holds(store, "sick", 2)

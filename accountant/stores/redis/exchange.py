@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from redis.exceptions import AskError, MovedError, NoScriptError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from accountant.errors import StoreUnavailable
 from accountant.stores.redis.address import Address, Node
-from accountant.stores.redis.nodes import Nodes
+from accountant.stores.redis.nodes import Nodes, Resting
 from accountant.stores.redis.scripts import Script
 from accountant.stores.redis.topology import ClusterTopology, PlainTopology, SentinelTopology, Topology
 from accountant.stores.redis.wire import Args, Wire, reply, send, shown
@@ -94,7 +95,9 @@ class Exchange:
                 for node, group in groups.items():
                     again += self._read(wires[node], node, group, writes=writes)
                 return again
-        except (RedisError, OSError):
+        except (RedisError, OSError) as error:
+            if node is not None and isinstance(error, RedisTimeoutError) and not isinstance(error, Resting):
+                self.nodes.rest(node)
             self.topology.forget(node)
             self.nodes.drop(node)
             raise

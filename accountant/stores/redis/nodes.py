@@ -3,20 +3,31 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from threading import BoundedSemaphore, Lock
+from time import monotonic
 from typing import Final
 
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from accountant.errors import StoreUnavailable
 from accountant.stores.redis.address import Address, Node
 from accountant.stores.redis.safety import check_primary, check_settings
-from accountant.stores.redis.wire import Wire, open_wire, shown
+from accountant.stores.redis.wire import Wire, ask, open_wire, shown
 
 CALLS_MAX: Final = 64
 """Calls under way at once; each uses at most one connection to a node."""
 IDLE_MAX: Final = 16
 """Connections kept for each node while nobody uses them."""
+REST_S: Final = 2.0
+"""For how long a node of a cluster is not asked after it let a call wait in vain: others go on meanwhile."""
+PROBE_S: Final = 0.5
+"""How long it is then waited for, before it is asked again as any other."""
+
+
+class Resting(RedisTimeoutError):
+    """The node let a call wait in vain a moment ago: it was not asked."""
 
 
 class Nodes:
@@ -27,6 +38,8 @@ class Nodes:
         self._checks_settings = not allow_volatile
         self._lock = Lock()
         self._idle: dict[Node, list[Wire]] = {}
+        self._rests: dict[Node, float] = {}
+        """Until when a node is not asked."""
         self._calls = BoundedSemaphore(CALLS_MAX)
         self._closed = False
         self._process = os.getpid()
@@ -52,6 +65,7 @@ class Nodes:
     @contextmanager
     def wire(self, node: Node) -> Iterator[Wire]:
         """A connection to `node`. One on which anything went wrong is not used again."""
+        self._check_answers(node)
         wire = self._take(node) or self._open(node)
         try:
             yield wire
@@ -59,6 +73,33 @@ class Nodes:
             wire.disconnect()
             raise
         self._give_back(node, wire)
+
+    def rest(self, node: Node) -> None:
+        """A call has waited in vain for `node`. One of a cluster is left alone for a while.
+
+        The others hold the streams of other datasets, and the one thread that writes would wait for it
+        again and again. A single primary holds everything: nobody gains when it is not asked.
+        """
+        if self._address.kind == "cluster":
+            with self._lock:
+                self._rests[node] = monotonic() + REST_S
+
+    def _check_answers(self, node: Node) -> None:
+        with self._lock:
+            until = self._rests.get(node)
+            if until is None:
+                return
+            if monotonic() < until:
+                raise Resting(f"{shown(node)} has not answered: it is asked again within {REST_S:g} s")
+            self._rests[node] = monotonic() + REST_S  # one caller finds out, the others do not wait for it
+        brief = replace(self._address, timeout_s=min(PROBE_S, self._address.timeout_s))
+        wire = open_wire(node, brief)
+        try:
+            ask(wire, "PING")
+        finally:
+            wire.disconnect()
+        with self._lock:
+            self._rests.pop(node, None)
 
     def drop(self, node: Node | None = None) -> None:
         """Close the idle connections to `node`, or all: the next ones are made and checked anew."""
