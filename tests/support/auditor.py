@@ -202,6 +202,7 @@ class Auditor:
 
     composition: str = ""
     partitions: list[str] = field(default_factory=list)
+    shards: list[int] = field(default_factory=list)
     budgets: dict[str, Document] = field(default_factory=dict)
     closed: bool = False
     records: list[Record] = field(default_factory=list)
@@ -235,6 +236,10 @@ class Auditor:
 
     def _synced(self, entry: Document) -> None:
         self.budgets, self.closed = dict(entry["budgets"]), entry["closed"]
+
+    def _shard_opened(self, entry: Document) -> None:
+        assert entry["shard"] not in self.shards  # each once
+        self.shards.append(entry["shard"])
 
     def _partitions_added(self, entry: Document) -> None:
         self.partitions += entry["partitions"]
@@ -316,14 +321,17 @@ class Auditor:
         """Whether what every team has left of its share is still there for it."""
         place, limit = _coordinate(budget)
         capacity = math.floor(limit / NAT_UNIT)
-        kept = 0
+        now, then = after.units[place] - asked.whole.units[place], after.units[place]
         for team, share in budget["reserved"].items():
             spent = self.spent("team", team, None, asked.time)
+            most = math.floor(Fraction(share) * capacity)
+            if not spent.unbounded[place]:
+                now += max(0, most - spent.units[place])
             if team == asked.team:
                 spent = spent.plus(asked.whole)
             if not spent.unbounded[place]:
-                kept += max(0, math.floor(Fraction(share) * capacity) - spent.units[place])
-        return after.units[place] + kept <= capacity
+                then += max(0, most - spent.units[place])
+        return then <= max(capacity, now)  # an edit may have left it above: it grows no further
 
     def spent(self, kind: str, name: str, window: str | None, time: str) -> Sum:
         """What somebody has spent, for life or in the window of `time`: by looking at every charge."""
