@@ -156,6 +156,9 @@ def _read_counts(
     windows: dict[str, InWindow],
 ) -> None:
     grid, always = state.dataset.grid, _from_the_start(state)
+    # Many scopes have the same count: it is read once, and they share it.
+    lost: dict[bytes | None, Loss] = {None: Loss.zero(grid)}
+    within: dict[bytes | None, InWindow] = {None: InWindow("", Loss.zero(grid))}
     for name in names:
         blob = blobs.get(name)
         scope = name.removeprefix(TOTALS).removeprefix(WINDOWS)
@@ -166,14 +169,13 @@ def _read_counts(
             )
         try:
             if name.startswith(TOTALS):
-                life[scope] = (
-                    Loss.zero(grid) if blob is None else state.lexicon.decode(grid, blob.decode("ascii"))
-                )
+                if blob not in lost:
+                    lost[blob] = state.lexicon.decode(grid, (blob or b"").decode("ascii"))
+                life[scope] = lost[blob]
             else:
-                empty = InWindow("", Loss.zero(grid))
-                windows[scope] = (
-                    empty if blob is None else InWindow.decode(grid, blob.decode("ascii"), state.lexicon)
-                )
+                if blob not in within:
+                    within[blob] = InWindow.decode(grid, (blob or b"").decode("ascii"), state.lexicon)
+                windows[scope] = within[blob]
         except ValueError as error:
             raise LedgerCorrupt(f"the totals of {scope} cannot be read: {error}") from error
 

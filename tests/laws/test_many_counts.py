@@ -13,8 +13,9 @@ from accountant.grid import CURRENT_GRID
 from accountant.limits import Limit, Situation, refusing, surely_allowed
 from accountant.loss import Loss
 from accountant.mechanisms import ANY_MECHANISM
+from accountant.reading import load_state
 from accountant.rules import ApproximateRule
-from accountant.scopes import Touched
+from accountant.scopes import Touched, shard_stream
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 from accountant.totals import Totals
@@ -153,3 +154,15 @@ def test_a_count_is_refused_exactly_when_its_own_total_is_too_large(
         assert not alone
     elif len(spent) <= 16:
         assert alone
+
+
+def test_equal_counts_of_many_units_are_read_as_one() -> None:
+    """Of a thousand units with the same total, the total is one object; of one that differs, another."""
+    with opened(composition="by_unit", shards=1, budgets=budgets(1, "unit/*")) as accountant:
+        accountant.charge("d", {"mechanism": GAUSSIAN, "count": 1, "units": UNITS}, "all", "x")
+        accountant.charge("d", {"mechanism": GAUSSIAN, "count": 1, "units": UNITS[:1]}, "one", "x")
+        state = load_state(accountant.store, shard_stream("d", 0), [f"totals/unit/{unit}" for unit in UNITS])
+    assert state is not None
+    first, *others = (state.totals.of(f"unit/{unit}") for unit in UNITS[:500])
+    assert len({id(loss) for loss in others}) == 1
+    assert first == others[0].plus(others[0])
