@@ -120,9 +120,7 @@ class _Walk:
         for shard in state.opened:
             head, _ = self.store.load(shard_stream(state.dataset.name, shard), [])
             if head == EMPTY_HEAD:
-                self.report(
-                    Finding(self.stream, f"its shard {shard} was opened, and is not in the store")
-                )
+                self.report(Finding(self.stream, f"its shard {shard} was opened, and is not in the store"))
 
     def _to(self, head: Head) -> None:
         """Read on up to `head`."""
