@@ -88,7 +88,7 @@ endef
 # Each stamp is one install that went through; a changed project file or pin makes it run again.
 .venv/installed: $(PROJECTS) | .venv/bin/python
 	@echo "installing the service into .venv: a minute or two"
-	$(BIN)/python $(PIP_INSTALL) -e clients/python -e .
+	$(BIN)/python $(PIP_INSTALL) -e clients/python -e '.[redis]'
 	@touch $@
 
 .venv/installed-dev: $(PROJECTS) | .venv/bin/python

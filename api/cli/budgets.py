@@ -45,7 +45,7 @@ def set_(
     changes: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME=VALUE…", help="What changes: epsilon=4, window=week", show_default=False
+            metavar="NAME=VALUE…", help="What changes: epsilon=4, reserved=ads:0.5", show_default=False
         ),
     ],
     url: Url = DEFAULT_URL,

@@ -79,8 +79,12 @@ def connected(url: str, key: str | None, *, create: bool = False) -> Iterator["C
 
 
 @contextmanager
-def stored(url: str) -> Iterator["Store"]:
-    """The store at `url`, which must be there; faults end the command in plain words."""
+def stored(url: str, *, reads: bool = False) -> Iterator["Store"]:
+    """The store at `url`, which must be there; faults end the command in plain words.
+
+    `reads`: nothing is written, so that a server which may lose what it acknowledged can be looked at and
+    saved; it is warned of.
+    """
     from accountant.errors import LedgerCorrupt, OdometerError
     from accountant.stores import open_store
 
@@ -91,7 +95,7 @@ def stored(url: str) -> Iterator["Store"]:
         )
     require_file(url)
     try:
-        store = open_store(url)
+        store = open_store(url, allow_volatile=reads)
         try:
             yield store
         finally:

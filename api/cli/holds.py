@@ -95,7 +95,9 @@ def settle(
 
     Never say fewer than went out. The same again changes nothing.
 
-    odometer settle adult 2 37
+    odometer settle adult 2.1f0c9a3e 37
+
+    USED counts releases: of 5 runs of 100 steps, 3 that started are 300.
     """
     with connected(url, key) as client:
         settled = client.settle(dataset, hold_id, used[0] if len(used) == 1 else used)

@@ -62,7 +62,7 @@ def export(
     says so (exit status 0). To move a ledger, stop the service first. The file holds hashes of API keys and
     names of people: it is made for its owner alone (mode 0600).
     """
-    with _refusing(), stored(url) as store, _written(out) as file:
+    with _refusing(), stored(url, reads=True) as store, _written(out) as file:
         made = _export(store, file, dataset, keys=not without_keys, notes=not without_notes)
     _say(f"exported {_counted(made)}")
     if made.moved:

@@ -35,7 +35,7 @@ def verify(
     Exit status 0: nothing parts; 1: something does. A ledger that was cut back as a whole looks sound:
     compare the hashes printed here with a receipt that you kept.
     """
-    with stored(store or read_settings().store) as opened:
+    with stored(store or read_settings().store, reads=True) as opened:
         verdicts = []
         for verdict in _verdicts(opened, streams or None):
             verdicts.append(verdict)

@@ -268,3 +268,21 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -
         assert progress is not None
         progress(5)
     assert "exporting" in shown.getvalue()
+
+
+def test_a_redis_that_may_forget_is_saved_though_it_is_not_served(run: Run, url: str, tmp_path: Path) -> None:
+    """Its ledger must be out of it before its settings are changed; nothing is put into it."""
+    file = tmp_path / "all.ndjson"
+    run("export", url, "--out", file)
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    with redis_server.server(folder) as redis:
+        run("import", redis.url, file)
+        redis.ask("CONFIG", "SET", "appendfsync", "everysec")
+        run("export", redis.url, "--out", tmp_path / "again.ndjson")
+        run("verify", "--store", redis.url)
+        assert (tmp_path / "again.ndjson").read_bytes().splitlines()[1:-1] == file.read_bytes().splitlines()[
+            1:-1
+        ]
+        refused = run("import", redis.url, file, status=2)
+        assert "CONFIG SET appendonly yes" in refused.output

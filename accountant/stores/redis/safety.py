@@ -20,6 +20,12 @@ REQUIRED: Final = {
     "maxmemory-policy": "noeviction",
 }
 LINES: Final = "\n".join(f"  {name} {value}" for name, value in REQUIRED.items())
+HOW: Final = (
+    "If it holds anything, first tell it while it runs: CONFIG SET appendonly yes, and wait until "
+    "INFO persistence says aof_rewrite_in_progress:0 and aof_rewrite_scheduled:0. A server that is started "
+    "anew with appendonly yes only in its file comes up empty, whatever it held before. "
+    f"Then put into its redis.conf\n{LINES}\nand start it again."
+)
 AS_CLUSTER: Final = "Name the store redis+cluster://host:port,host:port"
 RIGHTS: Final = (
     "+ping +select +role +info +config|get +wait +cluster|slots +asking +eval +evalsha +exists +set "
@@ -37,8 +43,7 @@ def check_settings(wire: Wire, node: str) -> None:
         raise UnsafeServer(
             f"The Redis server {node} does not tell its settings, so nobody knows whether it keeps what it "
             f"acknowledged. CONFIG GET was answered: {str(error).strip()}\n"
-            f"Let this user run CONFIG GET (all that a user of the store needs: {RIGHTS}), "
-            f"and put into its redis.conf\n{LINES}\n{_INSTEAD}"
+            f"Let this user run CONFIG GET (all that a user of the store needs: {RIGHTS}). {HOW} {_INSTEAD}"
         ) from error
     if found != REQUIRED:
         listed = "\n".join(
@@ -47,8 +52,7 @@ def check_settings(wire: Wire, node: str) -> None:
             for name, value in found.items()
         )
         raise UnsafeServer(
-            f"The Redis server {node} may lose what it acknowledged. There\n{listed}\n"
-            f"Put into its redis.conf\n{LINES}\nand start it again. {_INSTEAD}"
+            f"The Redis server {node} may lose what it acknowledged. There\n{listed}\n{HOW} {_INSTEAD}"
         )
 
 
