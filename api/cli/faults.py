@@ -58,7 +58,7 @@ def refusals(items: Any) -> Iterator[str]:
     for item in items:
         order = f" at order {number(item['order'])}" if item.get("order") else ""
         numbers = f"limit {number(item['limit'])}, spent {up(item['spent'])}, with this {up(item['after'])}"
-        short = "" if item["short_by"] is None else f", short by {up(item['short_by'])}"
+        short = f", short by {up(item['short_by'])}" if item["short_by"] else ""
         yield f"  {item['budget']} ({item['kind']}{order}{_where(item)}): {numbers}{short}"
         yield f"    {item['reason']}{_until(item)}"
 

@@ -77,6 +77,7 @@ def _one(odometer: "Odometer", notes: list[str]) -> None:
     whose = scope_words(odometer.get("scope", "dataset"))
     if whose:
         out.print(f"  the odometer of {whose}:")
+        budget_blocks(odometer.get("left") or [])
     else:
         budget_blocks(odometer["budgets"])
     _readings([odometer.reading(name) for name in _SHOWN], notes)
