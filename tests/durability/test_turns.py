@@ -140,6 +140,8 @@ class Callers:
 
     def deliver(self, answers: Sequence[tuple[Any, Outcome]]) -> None:
         with self._lock:
+            if self.done.is_set():
+                return  # tellers that end now answer what is still under way
             for which, outcome in answers:
                 if isinstance(outcome, Admitted):
                     self.admitted[which] += 1
