@@ -134,6 +134,10 @@ class Accountant(Desk):
                 f"the limit was raised from {before.budget.limit():g} to {budget.limit():g}: what people "
                 "were promised before no longer holds, the higher limit does"
             )
+        if before.budget.reserved and budget.reserved is None:
+            document["warning"] = " ".join(
+                filter(None, [document.get("warning"), "the teams' shares are gone: `reserved` was left out"])
+            )
         return document
 
     def close_dataset(self, name: str, principal: str) -> dict[str, Any]:

@@ -45,3 +45,13 @@ def test_a_team_spends_its_share_though_others_had_spent_before_it_was_kept(acco
     edited = {"kind": "zcdp", "rho": 10.0, "reserved": {"red": 0.5}}
     accountant.change_budget("d", "life", edited, etag, "p")
     assert accountant.charge("d", {**charge, "count": 4}, "k2", Caller("r", "red"))[0]["left"]
+
+
+def test_shares_do_not_go_unsaid(accountant: Accountant) -> None:
+    """A change that leaves `reserved` out takes the shares away, and says so."""
+    budget = {"kind": "zcdp", "rho": 10.0}
+    etag = accountant.dataset("d")["budgets"][0]["etag"]
+    kept = accountant.change_budget("d", "life", {**budget, "reserved": {"red": 0.5}}, etag, "p")
+    assert "warning" not in kept
+    gone = accountant.change_budget("d", "life", budget, kept["etag"], "p")
+    assert "shares are gone" in gone["warning"]
