@@ -112,7 +112,7 @@ def _edited(state: State, before: BudgetEntry, wanted: Budget) -> BudgetEntry:
     """A new limit keeps its weights; any other change is a new version with weights fixed now."""
     for field in ("scope", "window"):
         if getattr(before.budget, field) != getattr(wanted, field):
-            raise _invalid(field, f"a budget keeps its {field}: add another budget instead")
+            raise InvalidRequest.of(field, f"a budget keeps its {field}: add another budget instead")
     if before.budget.same_weights(wanted):
         kept = wanted.fixed(state.dataset.grid, dict(before.fixed))
         return BudgetEntry(wanted, before.version + 1, kept, before.since)
@@ -129,13 +129,15 @@ def _check_budget(state: State, entry: BudgetEntry) -> None:
     try:
         check_scope(entry.budget, state.composition, state.partitions)
     except ValueError as error:
-        raise _invalid("scope", str(error).removeprefix("scope: ")) from error
+        raise InvalidRequest.of("scope", str(error).removeprefix("scope: ")) from error
     _check_shares(entry, state.dataset.grid)
 
 
 def _check_shares(entry: BudgetEntry, grid: Grid) -> None:
     if entry.budget.reserved is not None and not Limit.of(entry, grid).rule.capacities():
-        raise _invalid("reserved", "this budget is too small at every Rényi order to be cut into shares")
+        raise InvalidRequest.of(
+            "reserved", "this budget is too small at every Rényi order to be cut into shares"
+        )
 
 
 def etag(entry: BudgetEntry) -> str:
@@ -154,13 +156,15 @@ def _add_partitions(state: State, command: AddPartitionsCommand, time: str) -> A
     if state.closed:
         raise DatasetClosed(f"dataset {name} is closed: it gets no more partitions")
     if state.composition != "by_partition":
-        raise _invalid("partitions", f"dataset {name} composes {state.composition}: it has no partitions")
+        raise InvalidRequest.of(
+            "partitions", f"dataset {name} composes {state.composition}: it has no partitions"
+        )
     _check_names(names)
     known = [one for one in names if one in state.partitions]
     if known:
         raise PartitionExists(f"dataset {name} has a partition {known[0]} already")
     if len(state.partitions) + len(names) > PARTITIONS_MAX:
-        raise _invalid("partitions", f"a dataset has at most {PARTITIONS_MAX} partitions")
+        raise InvalidRequest.of("partitions", f"a dataset has at most {PARTITIONS_MAX} partitions")
     return admit(
         state,
         {
@@ -174,7 +178,9 @@ def _add_partitions(state: State, command: AddPartitionsCommand, time: str) -> A
 
 def _check_names(names: tuple[str, ...]) -> None:
     if len(set(names)) < len(names) or "all" in names:
-        raise _invalid("partitions", "each name once, and none of them `all`, which means every partition")
+        raise InvalidRequest.of(
+            "partitions", "each name once, and none of them `all`, which means every partition"
+        )
 
 
 def _freeze(state: State, command: FreezeCommand, time: str) -> Admitted:
@@ -195,7 +201,3 @@ def _unfreeze(state: State, command: UnfreezeCommand, time: str) -> Admitted:
             "seen": [state.frozen.sequence, state.frozen.hash],
         },
     )
-
-
-def _invalid(field: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"{field}: {message}", errors=[{"field": field, "message": message}])

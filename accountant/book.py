@@ -40,7 +40,7 @@ from accountant.reading import (
     recount_recent,
     with_blobs,
 )
-from accountant.scopes import shard_parent
+from accountant.scopes import shard_number, shard_parent
 from accountant.stores import EMPTY_HEAD, Head, NewEntry, Row, Store, Write
 from accountant.totals import Totals
 from accountant.turns import TURN_BLOB, Turn, age_s
@@ -300,7 +300,7 @@ class Book:
 
         Both before anything is admitted on it: one that is listed and missing was lost, and not begun anew.
         """
-        shard = int(stream.rpartition("/")[2], 16)
+        shard = shard_number(stream)
         if before is not None and shard in dataset.opened:
             return before
         if dataset.closed:

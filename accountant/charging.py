@@ -150,13 +150,13 @@ def check_fits_dataset(state: State, prepared: Prepared) -> None:
     check_adjacency(state, prepared)
     composition = state.composition
     if (composition == "by_partition") != (prepared.partitions is not None):
-        raise _invalid(
+        raise InvalidRequest.of(
             "partitions",
             f"dataset {state.dataset.name} composes {composition}: "
             + ("say which partitions are read, or all" if composition == "by_partition" else "it has none"),
         )
     if (composition == "by_unit") != (prepared.units is not None):
-        raise _invalid(
+        raise InvalidRequest.of(
             "units",
             f"dataset {state.dataset.name} composes {composition}: "
             + ("say whose data it is" if composition == "by_unit" else "leave the units out"),
@@ -164,7 +164,7 @@ def check_fits_dataset(state: State, prepared: Prepared) -> None:
     if prepared.partitions is not None and prepared.partitions != "all":
         unknown = [name for name in prepared.partitions if name not in state.partitions]
         if unknown:
-            raise _invalid(
+            raise InvalidRequest.of(
                 "partitions",
                 f"dataset {state.dataset.name} has no partition {unknown[0]}: an admin adds it first, it is "
                 "never created on the fly",
@@ -181,7 +181,7 @@ def _check_breadth(state: State, prepared: Prepared) -> None:
     if counts > COUNTS_MAX:
         field = "units" if state.composition == "by_unit" else "partitions"
         asked = len(getattr(touched, field) or state.partitions)
-        raise _invalid(
+        raise InvalidRequest.of(
             field,
             f"{asked} {field} under the {len(state.limits)} budgets of dataset {state.dataset.name} are "
             f"{counts} counts to judge, and one charge may have {COUNTS_MAX}: name fewer {field} at once",
@@ -190,14 +190,10 @@ def _check_breadth(state: State, prepared: Prepared) -> None:
 
 def _check_units(state: State, prepared: Prepared) -> None:
     if prepared.group is not None:
-        raise _invalid("group", "a dataset that composes by_unit has no groups")
+        raise InvalidRequest.of("group", "a dataset that composes by_unit has no groups")
     for unit in prepared.units or ():
         if shard_of(unit, state.dataset.shards) != state.shard:
-            raise _invalid("units", f"{unit} is not kept in shard {state.shard}")
-
-
-def _invalid(field: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"{field}: {message}", errors=[{"field": field, "message": message}])
+            raise InvalidRequest.of("units", f"{unit} is not kept in shard {state.shard}")
 
 
 def check_adjacency(state: State, prepared: Prepared) -> None:

@@ -14,7 +14,7 @@ from accountant.errors import OdometerError, StoreUnavailable
 from accountant.ledger import State
 from accountant.reading import check_history, load_state, with_blobs
 from accountant.requests import is_slug, unknown_dataset, valid_principal
-from accountant.scopes import shard_parent, shard_stream
+from accountant.scopes import shard_number, shard_parent, shard_stream
 from accountant.stores import Store, open_store
 from accountant.teller import Teller, utc_now
 from accountant.watch import Watch
@@ -84,10 +84,11 @@ class Desk:
         """A shard's counts under the budgets that its dataset has now."""
         state = self._with(stream, names)
         if state is None:  # nobody of that shard was charged yet
-            if int(stream.rpartition("/")[2], 16) in dataset.opened:
-                raise lost_shard(dataset, int(stream.rpartition("/")[2], 16))
+            shard = shard_number(stream)
+            if shard in dataset.opened:
+                raise lost_shard(dataset, shard)
             empty = replace(dataset.totals, life={}, windows={}, complete=True)
-            return replace(dataset, totals=empty, shard=int(stream.rpartition("/")[2], 16))
+            return replace(dataset, totals=empty, shard=shard)
         return replace(state, budgets=dataset.budgets, closed=dataset.closed)
 
     def _with(self, stream: str, names: Sequence[str]) -> State | None:

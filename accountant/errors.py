@@ -12,7 +12,7 @@ OdometerError
 The client's error classes are generated from this registry.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class OdometerError(Exception):
@@ -114,6 +114,11 @@ class InvalidRequest(OdometerError):
     """Well-formed, but a field is wrong. `errors` lists each: field, message."""
 
     code, title, status = "invalid-request", "A field is not valid", 422
+
+    @classmethod
+    def of(cls, field: str, message: str) -> Self:
+        """About one field."""
+        return cls(f"{field}: {message}", errors=[{"field": field, "message": message}])
 
 
 class SeveralShards(InvalidRequest):

@@ -97,7 +97,7 @@ def scope_name(scope: str, state: State) -> str:
     kinds = [one for one in KINDS[state.composition] if one != DATASET_SCOPE]
     if kind not in kinds or not _PRINCIPAL.fullmatch(item):
         message = f"one of {', '.join(f'{one}/…' for one in kinds)}"
-        raise InvalidRequest(f"scope: {message}", errors=[{"field": "scope", "message": message}])
+        raise InvalidRequest.of("scope", message)
     if kind == "partition" and item not in state.partitions:
         raise InvalidRequest(
             f"scope: there is no partition {item}",

@@ -58,6 +58,11 @@ def shard_parent(stream: str) -> str | None:
     return stream.removeprefix(SHARD_PREFIX).partition("/")[0] if stream.startswith(SHARD_PREFIX) else None
 
 
+def shard_number(stream: str) -> int:
+    """Which shard a shard's stream keeps: the inverse of `shard_stream`."""
+    return int(stream.rpartition("/")[2], 16)
+
+
 def in_window(scope: str, window: str) -> str:
     """Name of a scope's count within the current window of a kind."""
     return f"{scope}@{window}"

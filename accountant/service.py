@@ -59,7 +59,7 @@ from accountant.requests import (
     shard_of_units,
     unknown_dataset,
 )
-from accountant.scopes import DATASET_SCOPE, shard_parent, shard_stream, split
+from accountant.scopes import DATASET_SCOPE, shard_number, shard_parent, shard_stream, split
 
 
 class Accountant(Desk):
@@ -457,7 +457,7 @@ class Accountant(Desk):
         if not state.dataset.shards:
             return []
         frozen = self.teller.counts.frozen_streams()
-        return sorted(int(one[-4:], 16) for one in frozen if shard_parent(one) == state.dataset.name)
+        return sorted(shard_number(one) for one in frozen if shard_parent(one) == state.dataset.name)
 
     def _budget_states(self, state: State) -> list[dict[str, Any]]:
         """As a charge would find them now: of a window that is over, nothing is spent."""

@@ -86,12 +86,15 @@ def check_used(entry: Mapping[str, Any], used: tuple[int, ...]) -> None:
     """Raise InvalidRequest unless each number is at most what was held."""
     counts = [item["count"] for item in entry["command"]["charges"]]
     if len(used) != len(counts):
-        raise _invalid(f"the hold has {len(counts)} charges, and so many numbers are needed, not {len(used)}")
+        raise InvalidRequest.of(
+            "used", f"the hold has {len(counts)} charges, and so many numbers are needed, not {len(used)}"
+        )
     for place, (number, count) in enumerate(zip(used, counts, strict=True), 1):
         if number > count:
-            raise _invalid(
+            raise InvalidRequest.of(
+                "used",
                 f"{number} is more than the {count} that were held (charge {place}): "
-                "what went out beyond a hold needs a charge of its own"
+                "what went out beyond a hold needs a charge of its own",
             )
 
 
@@ -108,7 +111,3 @@ def _again(state: State, command: SettleCommand, known: Row) -> Decision:
             sequence=known.sequence,
         )
     return Replayed(known, state)
-
-
-def _invalid(message: str) -> InvalidRequest:
-    return InvalidRequest(f"used: {message}", errors=[{"field": "used", "message": message}])

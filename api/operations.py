@@ -231,6 +231,17 @@ _KEYED = {
     "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new charge, the same for a retry"
 }
 
+_CHARGING = (
+    errors.IdempotencyKeyRequired,
+    errors.KeyReused,
+    errors.NotValidUnderAdjacency,
+    errors.SeveralShards,
+    errors.BudgetExceeded,
+    errors.DatasetClosed,
+    errors.Overloaded,
+)
+"""What a charge may be refused with, made now or ahead of the work."""
+
 CHARGE = Operation(
     "POST",
     f"{_D}/charges",
@@ -240,15 +251,7 @@ CHARGE = Operation(
     replies.Receipt,
     body=CHARGES,
     status=201,
-    refuses=(
-        errors.IdempotencyKeyRequired,
-        errors.KeyReused,
-        errors.NotValidUnderAdjacency,
-        errors.SeveralShards,
-        errors.BudgetExceeded,
-        errors.DatasetClosed,
-        errors.Overloaded,
-    ),
+    refuses=_CHARGING,
     headers=_KEYED,
 )
 
@@ -366,17 +369,7 @@ OPERATIONS: tuple[Operation, ...] = (
         body=HOLDS,
         computes=True,
         status=201,
-        refuses=(
-            errors.IdempotencyKeyRequired,
-            errors.KeyReused,
-            errors.NotValidUnderAdjacency,
-            errors.SeveralShards,
-            errors.BudgetExceeded,
-            errors.DatasetClosed,
-            errors.HoldSettled,
-            errors.TooManyHolds,
-            errors.Overloaded,
-        ),
+        refuses=(*_CHARGING, errors.HoldSettled, errors.TooManyHolds),
         headers=_KEYED,
     ),
     Operation(

@@ -126,6 +126,21 @@ def test_text_in_the_place_of_the_same_bytes_is_read(path: Path, opened: Any) ->
     assert findings(path) == []
 
 
+def _a_lowered_total_is_found(path: Path) -> None:
+    """One more charge, and then the total of before it: the next one is not admitted."""
+    url = f"sqlite:///{path}"
+    with closing(sqlite3.connect(path)) as connection:
+        question = "SELECT value FROM blobs WHERE name = 'totals/dataset'"
+        [before] = connection.execute(question).fetchone()
+    with Accountant.open(url) as accountant:
+        accountant.charge("d", ONE, "last", "p")
+    with Accountant.open(url) as accountant:  # whole, it opens
+        assert accountant.charge("d", ONE, "last", "p")[1]
+    run(path, ("UPDATE blobs SET value=? WHERE name='totals/dataset'", before))
+    with Accountant.open(url) as accountant, pytest.raises(LedgerCorrupt, match="not what its entries"):
+        accountant.charge("d", ONE, "next", "p")
+
+
 @pytest.mark.parametrize("charges", [1, 127, 128, 200])
 def test_a_total_lowered_beside_the_entries_is_found_before_the_next_charge(
     tmp_path: Path, charges: int
@@ -136,15 +151,7 @@ def test_a_total_lowered_beside_the_entries_is_found_before_the_next_charge(
         accountant.create_dataset(dataset_document("d"), "p")
         for number in range(charges - 1):
             accountant.charge("d", ONE, f"k{number}", "p")
-        with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
-            question = "SELECT value FROM blobs WHERE name = 'totals/dataset'"
-            [before] = connection.execute(question).fetchone()
-        accountant.charge("d", ONE, "last", "p")
-    with Accountant.open(url) as accountant:  # whole, it opens
-        assert accountant.charge("d", ONE, "last", "p")[1]
-    run(tmp_path / "ledger.sqlite", ("UPDATE blobs SET value=? WHERE name='totals/dataset'", before))
-    with Accountant.open(url) as accountant, pytest.raises(LedgerCorrupt, match="not what its entries"):
-        accountant.charge("d", ONE, "next", "p")
+    _a_lowered_total_is_found(tmp_path / "ledger.sqlite")
 
 
 def test_a_checkpoint_number_that_fell_to_another_entry_is_no_damage(tmp_path: Path) -> None:
@@ -173,15 +180,7 @@ def test_a_total_lowered_after_a_settlement_that_is_the_checkpoint_is_found_befo
             ]
             said, _ = accountant.settle("d", hold["id"], {"used": 1}, "p")
         assert said["sequence"] == 128
-        with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
-            question = "SELECT value FROM blobs WHERE name = 'totals/dataset'"
-            [before] = connection.execute(question).fetchone()
-        accountant.charge("d", ONE, "last", "p")
-    with Accountant.open(url) as accountant:  # whole, it opens
-        assert accountant.charge("d", ONE, "last", "p")[1]
-    run(tmp_path / "ledger.sqlite", ("UPDATE blobs SET value=? WHERE name='totals/dataset'", before))
-    with Accountant.open(url) as accountant, pytest.raises(LedgerCorrupt, match="not what its entries"):
-        accountant.charge("d", ONE, "next", "p")
+    _a_lowered_total_is_found(tmp_path / "ledger.sqlite")
 
 
 def test_without_its_list_of_open_holds_a_ledger_settles_none(tmp_path: Path) -> None:
