@@ -7,33 +7,19 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import Run, runner
 
-from api.cli import app, words
+from api.cli import words
 from odometer_client import Client, OutcomeUnknown
 from odometer_client.testing import Service, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 ODOMETER = [sys.executable, str(ROOT / "privacy_odometer.py")]
-Run = Callable[..., Result]
-
-
-def runner(**environment: str) -> Run:
-    clean = {name: None for name in os.environ if name.startswith("ODOMETER_")}
-    cli = CliRunner(env={**clean, "COLUMNS": "100", **environment})
-
-    def run(*arguments: object, status: int = 0, **options: Any) -> Result:
-        result = cli.invoke(app, [str(argument) for argument in arguments], **options)
-        assert result.exit_code == status, (result.output, result.exception)
-        return result
-
-    return run
 
 
 @pytest.fixture

@@ -1,37 +1,26 @@
 """`odometer hold`, `settle`, `holds`, `unfreeze`; scopes, windows, shares, partitions and units in words."""
 
 import json
-import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import command_line
 import pytest
 import redis_server
-from typer.testing import CliRunner, Result
+from command_line import Run
 
 from accountant.commands import FreezeCommand
 from accountant.desk import Waiter
 from accountant.service import Accountant
 from accountant.stores import Head
-from api.cli import app, words
+from api.cli import words
 from odometer_client.testing import serve
 
-Run = Callable[..., Result]
 OPENED = ("--unit", "person", "--adjacency", "add_remove", "--delta", "1e-6")
 
 
 def runner(url: str, **environment: str) -> Run:
-    clean = {name: None for name in os.environ if name.startswith("ODOMETER_")}
-    cli = CliRunner(env={**clean, "COLUMNS": "160", "ODOMETER_URL": url, **environment})
-
-    def run(*arguments: object, status: int = 0, **options: Any) -> Result:
-        result = cli.invoke(app, [str(argument) for argument in arguments], **options)
-        assert result.exit_code == status, (result.output, result.exception)
-        return result
-
-    return run
+    return command_line.runner(COLUMNS="160", ODOMETER_URL=url, **environment)
 
 
 @pytest.fixture

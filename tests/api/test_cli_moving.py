@@ -2,22 +2,21 @@
 
 import io
 import json
-import os
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import Run, runner
 
 from accountant.errors import StoreUnavailable
 from accountant.stores import open_store
-from api.cli import app, moving
+from api.cli import moving
 from odometer_client import Client
 from odometer_client.testing import serve
 from tests.support import redis_server
@@ -26,20 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 ODOMETER = [sys.executable, str(ROOT / "privacy_odometer.py")]
 CHARGE = {"kind": "gaussian", "noise_multiplier": 50}
 LIFE = {"name": "life", "kind": "zcdp", "rho": 1}
-Run = Callable[..., Result]
 
 
 @pytest.fixture
 def run() -> Run:
-    clean = {name: None for name in os.environ if name.startswith("ODOMETER_")}
-    cli = CliRunner(env={**clean, "COLUMNS": "100"})
-
-    def run(*arguments: object, status: int = 0, **options: Any) -> Result:
-        result = cli.invoke(app, [str(argument) for argument in arguments], **options)
-        assert result.exit_code == status, (result.output, result.exception)
-        return result
-
-    return run
+    return runner()
 
 
 @pytest.fixture
