@@ -27,6 +27,7 @@ from accountant.ledger import (
 )
 from accountant.limits import Refusing, Situation, breadth, refusing
 from accountant.loss import Loss
+from accountant.mechanisms import Adjacency, Mechanism
 from accountant.scopes import DATASET_SCOPE, Touched, shard_of
 from accountant.stores import Head, NewEntry, Row
 from accountant.totals import Totals
@@ -210,7 +211,8 @@ def check_adjacency(state: State, prepared: Prepared) -> None:
         return
     for index, charge in enumerate(prepared.charges):
         mechanism = charge.mechanism
-        if dataset.adjacency not in mechanism.adjacencies:
+        if dataset.adjacency not in mechanism.valid_under():
+            mechanism = _first_invalid(mechanism, dataset.adjacency)
             valid = ", ".join(sorted(mechanism.adjacencies))
             raise NotValidUnderAdjacency(
                 f"{mechanism.kind} (charge {index + 1}) is analysed under {valid}, dataset {dataset.name} "
@@ -218,3 +220,11 @@ def check_adjacency(state: State, prepared: Prepared) -> None:
                 adjacency=dataset.adjacency.value,
                 valid_under=sorted(mechanism.adjacencies),
             )
+
+
+def _first_invalid(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:
+    """The mechanism itself, or the part of it, that is not analysed under `adjacency`."""
+    if adjacency not in mechanism.adjacencies:
+        return mechanism
+    invalid = next(part for part in mechanism.parts() if adjacency not in part.valid_under())
+    return _first_invalid(invalid, adjacency)

@@ -107,7 +107,7 @@ class Prepared:
     @cached_property
     def adjacencies(self) -> frozenset[Adjacency]:
         """Under which every mechanism of the charge is valid."""
-        return EVERY_ADJACENCY.intersection(*(charge.mechanism.adjacencies for charge in self.charges))
+        return EVERY_ADJACENCY.intersection(*(charge.mechanism.valid_under() for charge in self.charges))
 
     def touched(self, principal: str, team: str | None) -> Touched:
         """Whose odometers it moves, when `principal` of `team` asks."""

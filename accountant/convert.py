@@ -57,7 +57,7 @@ def convert(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
     charges = request.all_charges()
     for charge in charges:
         mechanism = charge.mechanism
-        if request.adjacency is not None and request.adjacency not in mechanism.adjacencies:
+        if request.adjacency is not None and request.adjacency not in mechanism.valid_under():
             raise NotValidUnderAdjacency(
                 f"{mechanism.kind} under {request.adjacency.value}: {mechanism.elsewhere}"
             )

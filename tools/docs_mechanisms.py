@@ -6,6 +6,7 @@ from docs_tables import GENERATED, bounds, one_line, table
 
 import accountant.mechanisms  # noqa: F401  (importing it fills the registry)
 from accountant.mechanisms.base import EVERY_ADJACENCY, Mechanism
+from accountant.requests import own_schema
 
 _HEAD = f"""# Mechanisms
 {GENERATED}
@@ -31,7 +32,7 @@ def mechanisms_page() -> str:
 
 
 def _section(name: str, kind: type[Mechanism]) -> str:
-    schema = kind.model_json_schema()
+    schema = own_schema(kind)
     required = set(schema.get("required", ()))
     parameters = table(
         ["parameter", "takes", "meaning"],

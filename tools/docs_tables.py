@@ -30,6 +30,8 @@ def spelled(value: Any) -> str:
 
 def bounds(schema: dict[str, Any]) -> str:
     """The type and range that a schema allows, in words."""
+    if "oneOf" in schema:
+        return "a document: see below"
     for alternative in schema.get("anyOf", ()):
         if alternative.get("type") != "null":
             return bounds(alternative)
@@ -38,6 +40,10 @@ def bounds(schema: dict[str, Any]) -> str:
         return f"{kind.lower()} document"
     if schema.get("type") == "array":
         return f"list of {schema['minItems']} to {schema['maxItems']}, each {bounds(schema['items'])}"
+    if schema.get("title") == "mechanism" and schema.get("type") == "object":
+        return "mechanism document"
+    if "enum" in schema:
+        return ", ".join(f"`{choice}`" for choice in schema["enum"])
     if schema.get("type") == "boolean":
         return "true or false"
     if schema.get("type") == "string":

@@ -1,28 +1,31 @@
 """The mechanisms. Importing this package fills the registry; `AnyMechanism` is their union by `kind`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union
 
 from pydantic import Field, TypeAdapter
 
+from accountant.mechanisms import local, noise, sampling, stated
 from accountant.mechanisms.base import Adjacency, Document, Mechanism, Number, Whole
-from accountant.mechanisms.local import RandomizedResponse
-from accountant.mechanisms.noise import Gaussian, Laplace
-from accountant.mechanisms.sampling import PoissonSubsampled
-from accountant.mechanisms.stated import Approximate, Gdp, NonPrivate, Pure, RenyiCurve, Zcdp
 
-AnyMechanism = Annotated[
-    Gaussian
-    | Laplace
-    | RandomizedResponse
-    | Pure
-    | Approximate
-    | Zcdp
-    | Gdp
-    | RenyiCurve
-    | NonPrivate
-    | PoissonSubsampled,
-    Field(discriminator="kind"),
-]
+FAMILIES: Final = (local, noise, sampling, stated)
+"""The modules that hold mechanisms: a new one is imported above and named here."""
+
+_KINDS: Any = tuple(Mechanism.registry[kind] for kind in sorted(Mechanism.registry))
+if TYPE_CHECKING:
+    AnyMechanism = Mechanism
+else:
+    AnyMechanism = Annotated[Union[_KINDS], Field(discriminator="kind")]  # noqa: UP007  (of a tuple)
+for _kind in _KINDS:
+    _kind.model_rebuild(_types_namespace={"AnyMechanism": AnyMechanism})
 ANY_MECHANISM: TypeAdapter[Mechanism] = TypeAdapter(AnyMechanism)
 
-__all__ = ["ANY_MECHANISM", "Adjacency", "AnyMechanism", "Document", "Mechanism", "Number", "Whole"]
+__all__ = [
+    "ANY_MECHANISM",
+    "FAMILIES",
+    "Adjacency",
+    "AnyMechanism",
+    "Document",
+    "Mechanism",
+    "Number",
+    "Whole",
+]

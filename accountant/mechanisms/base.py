@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, ForwardRef, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from accountant.grid import Grid
 from accountant.loss import Curve
@@ -68,12 +68,19 @@ def _holds_numbers(annotation: Any) -> bool:
     return annotation is float or any(_holds_numbers(part) for part in get_args(annotation))
 
 
+DEPTH_MAX: Final = 4
+"""Of mechanisms within mechanisms."""
+
+
 class Mechanism(Document):
     """A parameterised DP computation. It never sees a count, a total, a budget or a store.
 
     A subclass declares `kind: Literal[...]`, bounded fields with docstrings, the class facts below,
     `curve(grid)` and, where a parameter buys privacy, `noisier(factor)`.
     """
+
+    if TYPE_CHECKING:
+        kind: str
 
     title: ClassVar[str]
     purpose: ClassVar[str]
@@ -91,6 +98,12 @@ class Mechanism(Document):
 
     registry: ClassVar[dict[str, type["Mechanism"]]] = {}
 
+    @model_validator(mode="after")
+    def _not_too_deep(self) -> Self:
+        if self.depth() > DEPTH_MAX:
+            raise ValueError(f"mechanisms nested {DEPTH_MAX + 1} deep: at most {DEPTH_MAX} work")
+        return self
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
@@ -107,9 +120,39 @@ class Mechanism(Document):
         del factor
         return None
 
+    def parts(self) -> "tuple[Mechanism, ...]":
+        """The mechanisms that this one is made of."""
+        return ()
+
+    def depth(self) -> int:
+        """1 for a mechanism without parts, else one more than its deepest part."""
+        return 1 + max((part.depth() for part in self.parts()), default=0)
+
+    def valid_under(self) -> frozenset[Adjacency]:
+        """Where the analysis holds, of this mechanism and of its parts."""
+        return self.adjacencies.intersection(*(part.valid_under() for part in self.parts()))
+
+    def as_gaussian(self) -> float | None:
+        """Noise multiplier, rounded down, of a Gaussian mechanism whose pair of outputs dominates this one's.
+
+        None when there is none: a discrete Gaussian, for one, is no such thing.
+        """
+        return None
+
+    def note(self) -> str | None:
+        """What the caller should know of how this is charged, shown in every reply; None for nothing."""
+        return None
+
     def document(self) -> dict[str, Any]:
         """The JSON document, without what was not given."""
         return self.model_dump(mode="json", exclude_none=True)
+
+
+if TYPE_CHECKING:
+    Base = Mechanism
+else:
+    # Any mechanism of the registry: resolved in the package's __init__, when all are known.
+    Base = ForwardRef("AnyMechanism")
 
 
 def frozen(value: Any) -> Any:

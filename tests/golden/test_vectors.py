@@ -3,8 +3,10 @@
 Tight rows (by privacy-loss distributions) are inequalities while we have none of those: ours is never below.
 """
 
+import importlib
 import json
 import math
+import pkgutil
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cache
@@ -450,6 +452,16 @@ BY_KIND: dict[tuple[str, str], Callable[[Row], None]] = {
     ("self-composed", "outcome"): refused,
     ("ledger", "outcome"): refused,
 }
+
+
+# A family of mechanisms brings the handlers of its own rows.
+for _found in pkgutil.iter_modules([str(Path(__file__).parent)]):
+    if _found.name.startswith("rows_"):
+        _family = importlib.import_module(f"tests.golden.{_found.name}")
+        assert not BY_ID.keys() & _family.BY_ID.keys()
+        assert not BY_KIND.keys() & _family.BY_KIND.keys()
+        BY_ID |= _family.BY_ID
+        BY_KIND |= _family.BY_KIND
 
 
 def handler(row: Row) -> Callable[[Row], None] | None:

@@ -81,8 +81,9 @@ function amount(value) {
 }
 
 function parameter(name, value) {
+  if (Array.isArray(value) && value[0]?.kind) return value.map(mechanism).join(" + ");
   if (Array.isArray(value)) return `${value.length} ${name}`;
-  if (typeof value === "object") return mechanism(value);
+  if (typeof value === "object") return value.kind ? mechanism(value) : list(value);
   if (name === "what") return `“${value}”`;
   return `${name.replaceAll("_", " ")} ${typeof value === "number" ? exact(value) : amount(value)}`;
 }
@@ -91,9 +92,13 @@ function parameter(name, value) {
 export function mechanism(document) {
   const { kind, base, ...rest } = document;
   const inner = base ? ` ${mechanism(base)}` : "";
-  const parameters = Object.entries(rest).filter(([, value]) => value !== null && value !== undefined);
-  const list = parameters.map(([name, value]) => parameter(name, value)).join(", ");
-  return `${mechanismKind(kind)}${inner}${list ? `, ${list}` : ""}`;
+  const given = list(rest);
+  return `${mechanismKind(kind)}${inner}${given ? `, ${given}` : ""}`;
+}
+
+function list(parameters) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined);
+  return given.map(([name, value]) => parameter(name, value)).join(", ");
 }
 
 /** A charge's items in one line each. */

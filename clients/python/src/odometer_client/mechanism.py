@@ -23,4 +23,4 @@ class Mechanism:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mechanism):
         return value.document()
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
