@@ -27,7 +27,6 @@ from accountant.ledger import (
 )
 from accountant.limits import Refusing, Situation, breadth, refusing
 from accountant.loss import Loss
-from accountant.mechanisms import Adjacency, Mechanism
 from accountant.scopes import DATASET_SCOPE, Touched, shard_of
 from accountant.stores import Head, NewEntry, Row
 from accountant.totals import Totals
@@ -210,21 +209,12 @@ def check_adjacency(state: State, prepared: Prepared) -> None:
     if dataset.adjacency in prepared.adjacencies:
         return
     for index, charge in enumerate(prepared.charges):
-        mechanism = charge.mechanism
-        if dataset.adjacency not in mechanism.valid_under():
-            mechanism = _first_invalid(mechanism, dataset.adjacency)
-            valid = ", ".join(sorted(mechanism.adjacencies))
+        invalid = charge.mechanism.first_invalid(dataset.adjacency)
+        if invalid is not None:
+            valid = ", ".join(sorted(invalid.adjacencies))
             raise NotValidUnderAdjacency(
-                f"{mechanism.kind} (charge {index + 1}) is analysed under {valid}, dataset {dataset.name} "
-                f"has adjacency {dataset.adjacency.value}: {mechanism.elsewhere}",
+                f"{invalid.kind} (charge {index + 1}) is analysed under {valid}, dataset {dataset.name} "
+                f"has adjacency {dataset.adjacency.value}: {invalid.elsewhere}",
                 adjacency=dataset.adjacency.value,
-                valid_under=sorted(mechanism.adjacencies),
+                valid_under=sorted(invalid.adjacencies),
             )
-
-
-def _first_invalid(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:
-    """The mechanism itself, or the part of it, that is not analysed under `adjacency`."""
-    if adjacency not in mechanism.adjacencies:
-        return mechanism
-    invalid = next(part for part in mechanism.parts() if adjacency not in part.valid_under())
-    return _first_invalid(invalid, adjacency)

@@ -82,6 +82,11 @@ class Prepared:
         return [charge.mechanism.kind for charge in self.charges]
 
     @cached_property
+    def notes(self) -> list[str]:
+        """What the caller should know of how this is charged."""
+        return [note for charge in self.charges for note in charge.mechanism.notes()]
+
+    @cached_property
     def documents(self) -> list[dict[str, Any]]:
         """The charges as they came, without what was not given; the counts are those of all runs."""
         return [{"mechanism": charge.mechanism.document(), "count": charge.count} for charge in self.charges]

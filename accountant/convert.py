@@ -56,17 +56,22 @@ def convert(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
     request = validated(ConvertRequest, body)
     charges = request.all_charges()
     for charge in charges:
-        mechanism = charge.mechanism
-        if request.adjacency is not None and request.adjacency not in mechanism.valid_under():
+        invalid = charge.mechanism.first_invalid(request.adjacency) if request.adjacency else None
+        if request.adjacency is not None and invalid is not None:
             raise NotValidUnderAdjacency(
-                f"{mechanism.kind} under {request.adjacency.value}: {mechanism.elsewhere}"
+                f"{invalid.kind} under {request.adjacency.value}: {invalid.elsewhere}"
             )
     loss = total(CURRENT_GRID, (charge.loss(CURRENT_GRID) for charge in charges))
     if request.delta is not None:
         found = [*plan_readings(loss, request.delta), *_epsilons(loss, request.delta)]
     else:
         found = list(_deltas(loss, request.epsilon or 0.0))
-    return {"readings": [reading.document() for reading in found], "totals": loss_document(loss)}
+    notes = [note for charge in charges for note in charge.mechanism.notes()]
+    return {
+        "readings": [reading.document() for reading in found],
+        "totals": loss_document(loss),
+        **({"notes": notes} if notes else {}),
+    }
 
 
 def _epsilons(loss: Loss, delta: float) -> Iterator[Reading]:

@@ -19,7 +19,8 @@ def fragment(prepared: Prepared) -> str:
     """The part of a receipt that the request alone decides, as JSON members."""
     charges = json.dumps(prepared.documents, separators=(",", ":"))
     loss = json.dumps(loss_document(prepared.loss), separators=(",", ":"))
-    return f'"charges":{charges},"loss":{loss}'
+    notes = f',"notes":{json.dumps(prepared.notes)}' if prepared.notes else ""
+    return f'"charges":{charges},"loss":{loss}{notes}'
 
 
 def fragment_of(prepared: Prepared) -> str:

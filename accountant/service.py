@@ -265,6 +265,7 @@ class Accountant(Desk):
             "left": receipts.left(state, command.touched, question.time, extra),
             "refusals": advice.refusals(question, prepared.loss),
             "would_fit": advice.would_fit(question, prepared),
+            **({"notes": prepared.notes} if prepared.notes else {}),
         }
 
     def _as_charged(self, name: str, stream: str, command: ChargeCommand) -> State:

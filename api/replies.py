@@ -148,6 +148,8 @@ class Receipt(Reply):
     """This key was charged before, for the same: nothing was charged again."""
     charges: list[ChargeReply]
     loss: LossReply
+    notes: list[str] | None = None
+    """What the caller should know of how this is charged; left out when there is nothing."""
     left: list[LeftReply]
 
 
@@ -251,6 +253,8 @@ class CheckReply(Reply):
     left: list[LeftReply]
     refusals: list[Refusal]
     would_fit: WouldFit
+    notes: list[str] | None = None
+    """What the caller should know of how this is charged; left out when there is nothing."""
 
 
 class ReadingReply(Reply):
@@ -372,6 +376,8 @@ class ConvertReply(Reply):
 
     readings: list[ReadingReply]
     totals: LossReply
+    notes: list[str] | None = None
+    """What the caller should know of how this is charged; left out when there is nothing."""
 
 
 class KeyReply(Reply):

@@ -132,6 +132,17 @@ class Mechanism(Document):
         """Where the analysis holds, of this mechanism and of its parts."""
         return self.adjacencies.intersection(*(part.valid_under() for part in self.parts()))
 
+    def first_invalid(self, adjacency: Adjacency) -> "Mechanism | None":
+        """This mechanism, or the part of it, that is not analysed under `adjacency`; None when all are."""
+        if adjacency not in self.adjacencies:
+            return self
+        return next((found for part in self.parts() if (found := part.first_invalid(adjacency))), None)
+
+    def notes(self) -> "tuple[str, ...]":
+        """What the caller should know of how this and its parts are charged; mostly nothing."""
+        own = self.note()
+        return (*((own,) if own else ()), *(note for part in self.parts() for note in part.notes()))
+
     def as_gaussian(self) -> float | None:
         """Noise multiplier, rounded down, of a Gaussian mechanism whose pair of outputs dominates this one's.
 
@@ -140,7 +151,7 @@ class Mechanism(Document):
         return None
 
     def note(self) -> str | None:
-        """What the caller should know of how this is charged, shown in every reply; None for nothing."""
+        """What the caller should know of how this is charged, without its parts; None for nothing."""
         return None
 
     def document(self) -> dict[str, Any]:
