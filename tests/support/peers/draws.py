@@ -1,0 +1,65 @@
+"""Random documents over wide ranges: evenly in the logarithm, as short decimals."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+Document = dict[str, Any]
+Rng = np.random.Generator
+
+
+def number(rng: Rng, least: float, most: float) -> float:
+    """Between the two, evenly in the logarithm, with six digits."""
+    return float(f"{math.exp(rng.uniform(math.log(least), math.log(most))):.6g}")
+
+
+def whole(rng: Rng, least: int, most: int) -> int:
+    return round(number(rng, least, most))
+
+
+def gaussian(rng: Rng) -> Document:
+    return {"kind": "gaussian", "noise_multiplier": number(rng, 0.3, 100)}
+
+
+def laplace(rng: Rng) -> Document:
+    return {"kind": "laplace", "scale_over_sensitivity": number(rng, 0.05, 1000)}
+
+
+def pure(rng: Rng) -> Document:
+    return {"kind": "pure", "epsilon": number(rng, 1e-4, 20)}
+
+
+def zcdp(rng: Rng) -> Document:
+    return {"kind": "zcdp", "rho": number(rng, 1e-9, 100)}
+
+
+def approximate(rng: Rng) -> Document:
+    return {"kind": "approximate", "epsilon": number(rng, 1e-3, 10), "delta": number(rng, 1e-12, 1e-3)}
+
+
+def response(rng: Rng, k: int) -> Document:
+    """Randomised response by its probability of the truth: ε between 0.001 and 20."""
+    truth = 1 / (1 + (k - 1) * math.exp(-number(rng, 1e-3, 20)))
+    return {"kind": "randomized_response", "k": k, "probability_of_truth": float(f"{truth:.15g}")}
+
+
+def binary_response(rng: Rng) -> Document:
+    return response(rng, 2)
+
+
+def any_response(rng: Rng) -> Document:
+    return response(rng, whole(rng, 2, 1000))
+
+
+def rate(rng: Rng) -> float:
+    """A sampling rate, tiny ones too."""
+    return number(rng, 1e-9, 0.95)
+
+
+def sampled(rng: Rng, base: Document) -> Document:
+    return {"kind": "poisson_subsampled", "base": base, "sampling_rate": rate(rng)}
+
+
+def sampled_gaussian(rng: Rng) -> Document:
+    return sampled(rng, gaussian(rng))

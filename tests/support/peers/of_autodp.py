@@ -1,0 +1,53 @@
+"""autodp: mechanisms of its zoo and its amplification by sampling, evaluated as Rényi curves."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from autodp import mechanism_zoo as zoo
+from autodp import transformer_zoo
+
+from tests.support.peers import Order, Pair, draws
+
+Document = dict[str, Any]
+
+
+def mechanism_of(document: Document) -> Any:
+    match document["kind"]:
+        case "gaussian":
+            return zoo.ExactGaussianMechanism(document["noise_multiplier"])
+        case "laplace":
+            return zoo.LaplaceMechanism(document["scale_over_sensitivity"])
+        case "randomized_response":
+            return zoo.RandresponseMechanism(document["probability_of_truth"])
+        case "pure":
+            return zoo.PureDP_Mechanism(document["epsilon"])
+        case "zcdp":
+            return zoo.zCDP_Mechanism(document["rho"])
+    raise KeyError(document["kind"])
+
+
+def curve(document: Document, orders: Sequence[Order]) -> list[float]:
+    mechanism = mechanism_of(document)
+    return [float(mechanism.RenyiDP(order)) for order in orders]
+
+
+def sampled(improved: bool) -> Callable[[Document, Sequence[Order]], list[float]]:
+    """Poisson sampling by its theorem for any mechanism, or the tighter one that needs conditions."""
+
+    def of(document: Document, orders: Sequence[Order]) -> list[float]:
+        amplify = transformer_zoo.AmplificationBySampling(PoissonSampling=True)
+        base = mechanism_of(document["base"])
+        mechanism = amplify(base, document["sampling_rate"], improved_bound_flag=improved)
+        return [float(mechanism.RenyiDP(order)) for order in orders]
+
+    return of
+
+
+PAIRS: Final = (
+    Pair("gaussian", draws.gaussian, curve),
+    Pair("laplace", draws.laplace, curve),
+    Pair("randomized_response", draws.binary_response, curve),
+    Pair("pure", draws.pure, curve),
+    Pair("zcdp", draws.zcdp, curve),
+    Pair("poisson_subsampled(gaussian)", draws.sampled_gaussian, sampled(True), fractional_max=16, points=5),
+)
