@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Union
 
 from pydantic import Field, TypeAdapter
 
-from accountant.mechanisms import local, noise, sampling, stated
+from accountant.mechanisms import interactive, local, noise, sampling, selection, stated
 from accountant.mechanisms.base import Adjacency, Document, Mechanism, Number, Whole
 
-FAMILIES: Final = (local, noise, sampling, stated)
+FAMILIES: Final = (interactive, local, noise, sampling, selection, stated)
 """The modules that hold mechanisms: a new one is imported above and named here."""
 
 _KINDS: Any = tuple(Mechanism.registry[kind] for kind in sorted(Mechanism.registry))

@@ -10,18 +10,48 @@ from odometer_client.mechanism import Mechanism
 
 __all__ = [
     "BY_KIND",
+    "AboveThreshold",
     "Approximate",
+    "Exponential",
     "Gaussian",
     "Gdp",
     "Laplace",
     "Mechanism",
     "NonPrivate",
+    "PermuteAndFlip",
     "PoissonSubsampled",
     "Pure",
     "RandomizedResponse",
     "RenyiCurve",
+    "ReportNoisyMax",
     "Zcdp",
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboveThreshold(Mechanism):
+    """One run of AboveThreshold: any number of queries, up to and including the first above answer.
+
+    Sparse vector: queries are compared with a threshold until one is above; answers below are free.
+    Not for: Several above answers on one threshold: Alg. 7 of Lyu, Su, Li 2017, whose answer noise grows
+    with their number, is another mechanism. Noisy query values as answers: each needs its own charge.
+
+    Loss of one release: ε = ε₁ + ε₂; D_α = min{pure ε₁+ε₂, D_α(Laplace of scale 1/ε₁) + ε₂}; with ε₁ =
+    epsilon_threshold, ε₂ = epsilon_answers.
+    Source: Dwork, Roth 2014, Thm 3.23; Lyu, Su, Li 2017, Alg. 1; Zhu, Wang 2020 (Rényi).
+    """
+
+    kind: ClassVar[str] = "above_threshold"
+
+    epsilon_threshold: float
+    """Sensitivity of the queries over the scale of the Laplace noise on the threshold, which is drawn afresh
+    for this run: scale Δ/epsilon_threshold. In nats, 1e-9 to 1e3.
+    """
+    epsilon_answers: float
+    """Twice the sensitivity of the queries over the scale of the Laplace noise on each of them, drawn afresh
+    for each: scale 2Δ/epsilon_answers. Of monotone queries, which all rise or all fall when a unit is added,
+    once: scale Δ/epsilon_answers. In nats, 1e-9 to 1e3.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +71,29 @@ class Approximate(Mechanism):
     """ε of one release under the dataset's adjacency, in nats, 0 to 1e6."""
     delta: float
     """δ of one release, 0 ≤ δ < 1. It counts against δ_add of approximate budgets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponential(Mechanism):
+    """Chooses a candidate with probability proportional to e^{ε·score/(2Δ)}; noisy max with Gumbel noise.
+
+    The best of some candidates, by scores of known sensitivity; Gumbel noisy max.
+    Not for: Laplace or exponential noise on the scores, permute-and-flip: their ρ is larger.
+
+    Loss of one release: D_α = [α·L(αε/2) − (α−1)·L((α−1)ε/2) − L(ε/2)]/(α−1), L(y) = log(sinh(y)/y), the
+    largest of range ε; D_∞ = ε, ρ = ε²/8, μ = 2Φ⁻¹(e^{ε/2}/(1+e^{ε/2})).
+    Source: McSherry, Talwar 2007; Dong, Durfee, Rogers 2020 (bounded range); Cesar, Rogers 2021, Lemma
+    3.7 (ρ).
+    """
+
+    kind: ClassVar[str] = "exponential"
+
+    epsilon: float
+    """ε of one choice in nats, 0 to 1e3: the factor of the score times 2Δ.
+
+    Δ is the sensitivity of every score under the dataset's adjacency. Where all scores move in one
+    direction only, the factor of the score times Δ. With Gumbel noise of scale s on the scores: 2Δ/s.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +172,26 @@ class NonPrivate(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PermuteAndFlip(Mechanism):
+    """Takes candidates in random order and keeps one with probability e^{ε(score − best)/(2Δ)}.
+
+    The best of some candidates, never worse in expectation than exponential.
+    Not for: Many choices under zCDP or Rényi budgets: exponential costs a quarter there.
+
+    Loss of one release: as pure ε: ρ = ε·tanh(ε/2); ε²/8 is false here.
+    Source: McKenna, Sheldon 2020, Thm. 1; Ding et al. 2021 (it is noisy max with exponential noise).
+    """
+
+    kind: ClassVar[str] = "permute_and_flip"
+
+    epsilon: float
+    """ε of one choice in nats, 0 to 1e3: the factor of the score times 2Δ, Δ the sensitivity of every score.
+
+    Δ is meant under the dataset's adjacency.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pure(Mechanism):
     """Any ε-DP release.
 
@@ -178,6 +251,28 @@ class RenyiCurve(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReportNoisyMax(Mechanism):
+    """Adds Laplace or exponential noise to every score and reports only whose noisy score is largest.
+
+    Which of some candidates is best; not how good it is.
+    Not for: Reporting the noisy score too: that is another release. Gumbel noise: use exponential.
+
+    Loss of one release: as pure ε: ρ = ε·tanh(ε/2); ε²/8 is false here.
+    Source: Dwork, Roth 2014, Claim 3.9; Ding et al. 2021 (exponential noise).
+    """
+
+    kind: ClassVar[str] = "report_noisy_max"
+
+    noise: str
+    """The noise of each score: laplace or exponential (with Gumbel noise it is the kind exponential)."""
+    epsilon: float
+    """ε of one choice in nats, 0 to 1e3: 2Δ over the scale of the noise, Δ the sensitivity of every score.
+
+    Δ is meant under the dataset's adjacency. Where all scores move in one direction only: Δ over the scale.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class Zcdp(Mechanism):
     """Any ρ-zCDP release.
 
@@ -218,15 +313,19 @@ class PoissonSubsampled(Mechanism):
 
 
 BY_KIND: Final[dict[str, type[Mechanism]]] = {
+    "above_threshold": AboveThreshold,
     "approximate": Approximate,
+    "exponential": Exponential,
     "gaussian": Gaussian,
     "gdp": Gdp,
     "laplace": Laplace,
     "non_private": NonPrivate,
+    "permute_and_flip": PermuteAndFlip,
     "poisson_subsampled": PoissonSubsampled,
     "pure": Pure,
     "randomized_response": RandomizedResponse,
     "renyi_curve": RenyiCurve,
+    "report_noisy_max": ReportNoisyMax,
     "zcdp": Zcdp,
 }
 """The class of each kind."""
