@@ -105,6 +105,18 @@ EXPLAINED: Final = (
         lambda p: not p.whole and p.theirs > p.ours,
     ),
     Cause(
+        "no answer from order 1030 on: binomial coefficients overflow",
+        "opacus",
+        SAMPLED,
+        lambda p: p.order >= 1030 and math.isnan(p.theirs),
+    ),
+    Cause(
+        "the bound by zCDP and by pure ε; ours is the exact worst of bounded range",
+        "autodp",
+        "exponential",
+        lambda p: p.theirs > p.ours,
+    ),
+    Cause(
         "the difference of two hyperbolic sines cancels",
         "autodp",
         "pure",

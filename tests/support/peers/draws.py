@@ -38,6 +38,15 @@ def approximate(rng: Rng) -> Document:
     return {"kind": "approximate", "epsilon": number(rng, 1e-3, 10), "delta": number(rng, 1e-12, 1e-3)}
 
 
+def exponential(rng: Rng) -> Document:
+    return {"kind": "exponential", "epsilon": number(rng, 1e-4, 20)}
+
+
+def above_threshold(rng: Rng) -> Document:
+    epsilon = number(rng, 1e-3, 10)
+    return {"kind": "above_threshold", "epsilon_threshold": epsilon, "epsilon_answers": epsilon}
+
+
 def response(rng: Rng, k: int) -> Document:
     """Randomised response by its probability of the truth: ε between 0.001 and 20."""
     truth = 1 / (1 + (k - 1) * math.exp(-number(rng, 1e-3, 20)))

@@ -1,5 +1,6 @@
 """autodp: mechanisms of its zoo and its amplification by sampling, evaluated as Rényi curves."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -23,6 +24,12 @@ def mechanism_of(document: Document) -> Any:
             return zoo.PureDP_Mechanism(document["epsilon"])
         case "zcdp":
             return zoo.zCDP_Mechanism(document["rho"])
+        case "exponential":
+            return zoo.ExponentialMechanism(document["epsilon"])
+        case "above_threshold":
+            # One run, of any length: their query noise is twice the threshold's, as with both ε equal here.
+            scale = 1 / document["epsilon_threshold"]
+            return zoo.LaplaceSVT_Mechanism({"b": scale, "k": math.inf, "c": 1})
     raise KeyError(document["kind"])
 
 
@@ -49,5 +56,7 @@ PAIRS: Final = (
     Pair("randomized_response", draws.binary_response, curve),
     Pair("pure", draws.pure, curve),
     Pair("zcdp", draws.zcdp, curve),
+    Pair("exponential", draws.exponential, curve),
+    Pair("above_threshold", draws.above_threshold, curve),
     Pair("poisson_subsampled(gaussian)", draws.sampled_gaussian, sampled(True), fractional_max=16, points=5),
 )
