@@ -12,7 +12,9 @@ from typing import Any, Final, Protocol
 from accountant.commands import (
     ChargeCommand,
     Command,
+    DeriveCommand,
     FreezeCommand,
+    Keyed,
     LookCommand,
     SettleCommand,
     settlement_key,
@@ -186,7 +188,7 @@ class Book:
             outcome = _judge(draft.state, job.command, known, now, held)
             if isinstance(outcome, Admitted):
                 draft.take(outcome)
-                if isinstance(job.command, ChargeCommand | SettleCommand):
+                if isinstance(job.command, Keyed):
                     number = outcome.state.head.sequence
                     known[job.command.ledger_key] = Row(number, outcome.entry.hash, outcome.entry.body)
                 elif before is not None:
@@ -349,11 +351,10 @@ class Book:
         return state
 
     def _held(self, stream: str, state: State | None, jobs: Sequence[Job]) -> dict[int, Row]:
-        """The entries that settlements name."""
-        numbers = {job.command.hold for job in jobs if isinstance(job.command, SettleCommand)}
+        """The entries that settlements and descendants name."""
         found: dict[int, Row] = {}
-        for number in numbers:
-            if state is not None and 0 < number <= state.head.sequence:
+        for number in {_about(job.command) for job in jobs}:
+            if number is not None and state is not None and 0 < number <= state.head.sequence:
                 rows = self._store.entries(stream, number - 1, 1)
                 found |= {row.sequence: row for row in rows if row.sequence == number}
         return found
@@ -494,7 +495,14 @@ def replace_totals(state: State, totals: Totals) -> State:
 
 
 def _keys(jobs: Sequence[Job]) -> list[str]:
-    return [job.command.ledger_key for job in jobs if isinstance(job.command, ChargeCommand | SettleCommand)]
+    return [job.command.ledger_key for job in jobs if isinstance(job.command, Keyed)]
+
+
+def _about(command: Command) -> int | None:
+    """The number of the entry that a command names."""
+    if isinstance(command, SettleCommand):
+        return command.hold
+    return command.parent if isinstance(command, DeriveCommand) else None
 
 
 def _entry(row: Row) -> dict[str, Any]:
@@ -510,8 +518,9 @@ def _judge(
 ) -> Outcome:
     if isinstance(command, LookCommand):
         return Refused(NotFound("nothing was asked"), state)
-    row = known.get(command.ledger_key) if isinstance(command, ChargeCommand | SettleCommand) else None
-    about = held.get(command.hold) if isinstance(command, SettleCommand) else None
+    row = known.get(command.ledger_key) if isinstance(command, Keyed) else None
+    number = _about(command)
+    about = None if number is None else held.get(number)
     settled = known.get(settlement_key(row.sequence)) if row and isinstance(command, ChargeCommand) else None
     try:
         return decide(state, command, row, now, about, settled)

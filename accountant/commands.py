@@ -16,6 +16,7 @@ from accountant.grid import CURRENT_GRID, Grid
 from accountant.loss import Loss, total
 from accountant.mechanisms import Adjacency
 from accountant.mechanisms.base import EVERY_ADJACENCY, frozen
+from accountant.open_sessions import Answer, Opening
 from accountant.scopes import Touched
 from accountant.stores import Head
 
@@ -65,6 +66,8 @@ class Prepared:
     on_behalf: str | None = None
     expires_in_s: int | None = None
     """Of a hold."""
+    session: Opening | Answer | None = None
+    """What it does of a session."""
     _touched: dict[tuple[str, str | None], Touched] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -103,6 +106,8 @@ class Prepared:
             document["units"] = list(self.units)
         if self.expires_in_s is not None:
             document["expires_in_s"] = self.expires_in_s
+        if self.session is not None:
+            document["session"] = self.session.document
         return canonical(document).decode()
 
     @cached_property
@@ -193,6 +198,51 @@ def settlement_key(hold: int) -> str:
 
 
 @dataclass(frozen=True)
+class EndCommand:
+    """End a session at no cost: by its last above answer, or because nothing more will be asked."""
+
+    session: int
+    """The number of the entry that opened it."""
+    mark: str
+    """What the hash of that entry starts with."""
+    principal: str
+    admin: bool = False
+    run: int | None = None
+    """Of a last above answer: the run that it ends."""
+    key: str | None = None
+    """Of a last above answer: its key."""
+
+    @property
+    def ledger_key(self) -> str:
+        return end_key(self.session)
+
+
+def end_key(session: int) -> str:
+    """The key of a session's end at no cost: there can be one. No principal has such a name."""
+    return f"~ended/{session}"
+
+
+@dataclass(frozen=True)
+class DeriveCommand:
+    """Record what was made of a release, once per (caller, key)."""
+
+    parent: int
+    """The number of the entry that it was made of."""
+    description: str
+    principal: str
+    key: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The command as the ledger holds it."""
+        return {"parent": self.parent, "description": self.description}
+
+    @property
+    def ledger_key(self) -> str:
+        return f"{self.principal}/{self.key}"
+
+
+@dataclass(frozen=True)
 class OpenCommand:
     """Open a dataset."""
 
@@ -247,9 +297,13 @@ class LookCommand:
     principal: str = "service"
 
 
+Keyed = ChargeCommand | SettleCommand | EndCommand | DeriveCommand
+"""What is done once for each key."""
 Command = (
     ChargeCommand
     | SettleCommand
+    | EndCommand
+    | DeriveCommand
     | OpenCommand
     | SetBudgetCommand
     | AddPartitionsCommand

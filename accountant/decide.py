@@ -1,16 +1,20 @@
 """decide(state, command) -> entry or refusal. Pure: no clock, no I/O; the time is given."""
 
 from accountant.administering import administer
+from accountant.answering import end
 from accountant.charging import charge
 from accountant.commands import (
     ChargeCommand,
     Command,
+    DeriveCommand,
+    EndCommand,
     FreezeCommand,
     OpenCommand,
     SettleCommand,
     UnfreezeCommand,
 )
 from accountant.decisions import Decision, Refused
+from accountant.deriving import derive
 from accountant.errors import LedgerRolledBack, OdometerError, UnknownDataset
 from accountant.ledger import State
 from accountant.settling import settle
@@ -27,9 +31,9 @@ def decide(
 ) -> Decision:
     """What to append for `command`, or why not.
 
-    `known` is the entry that the command's key already has, `held` the one that a settlement names, `settled`
-    the settlement of the hold that `known` made, `now` a UTC timestamp. A ledger's time never goes back: it
-    is `now`, or that of its last entry if this is later.
+    `known` is the entry that the command's key already has, `held` the one that a settlement or a descendant
+    names, `settled` the settlement of the hold that `known` made, `now` a UTC timestamp. A ledger's time
+    never goes back: it is `now`, or that of its last entry if this is later.
     """
     time = now if state is None else max(state.time, now)
     try:
@@ -47,6 +51,10 @@ def decide(
             return charge(state, command, known, time, now, settled)
         if isinstance(command, SettleCommand):
             return settle(state, command, known, held, time)
+        if isinstance(command, EndCommand):
+            return end(state, command, known, time)
+        if isinstance(command, DeriveCommand):
+            return derive(state, command, known, held, time)
         return administer(state, command, time)
     except OdometerError as error:
         return Refused(error, state, time)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from accountant.stores import Head, NewEntry
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """What is written. An older service reads none of it, rather than pass over what it does not know."""
-FORMATS: Final = (1, 2)
+FORMATS: Final = (1, 2, 3)
 """What is read."""
 
 

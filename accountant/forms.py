@@ -9,11 +9,14 @@ from accountant.budgets import COUNT_MAX, ITEMS_MAX, AnyBudget, Budget, Charge, 
 from accountant.mechanisms import Adjacency, AnyMechanism, Document, Number, Whole
 from accountant.mechanisms.base import ONE_LINE
 from accountant.scopes import EACH, EVERYBODY, KINDS, NAME, Composition, split
+from accountant.sessions import AnySession
 
 Text = Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=ONE_LINE)]
 """One line of 1 to 64 characters without control characters."""
 Reason = Annotated[str, Field(strict=True, min_length=1, max_length=500, pattern=ONE_LINE)]
 """One line of 1 to 500 characters without control characters."""
+Line = Annotated[str, Field(strict=True, min_length=1, max_length=200, pattern=ONE_LINE)]
+"""One line of 1 to 200 characters without control characters."""
 Name = Annotated[str, Field(strict=True, pattern=f"^{NAME}$")]
 """An opaque name of 1 to 64 letters, digits, and . _ : -"""
 PARTITIONS_MAX: Final = 1024
@@ -189,6 +192,43 @@ class Settlement(Document):
 
     used: Used | Annotated[tuple[Used, ...], Field(min_length=1, max_length=ITEMS_MAX)]
     """How many releases went out, 0 to what was held; of a list, one number for each of its charges."""
+
+
+class OpenSession(Asked):
+    """Opens an interactive mechanism: its first step is charged now, the others as its answers come."""
+
+    session: AnySession
+    """What is about to run."""
+
+    @property
+    def items(self) -> tuple[Charge, ...]:
+        return self.session.opening()
+
+    @model_validator(mode="after")
+    def _alone(self) -> Self:
+        if self.group is not None and self.group.runs != 1:
+            raise ValueError("group: a session is one run, so that `runs` is 1; open one for each run")
+        return self
+
+
+class SessionAnswer(Document):
+    """A public answer of a session, to be charged before it goes out."""
+
+    above: Annotated[bool, Field(strict=True)]
+    """Whether it was above the threshold; of Confident-GNMax, whether the query passed its check."""
+    run: Annotated[Whole, Field(ge=1, lt=2**53)] | None = None
+    """The run that it was given in, as the reply before said it: refused when the session is in another.
+    Left out, the present one."""
+
+
+class Derived(Document):
+    """What was made of a release: it costs nothing, and the ledger says what it comes of."""
+
+    parent: Annotated[Whole, Field(ge=1, lt=2**53)]
+    """Number of the entry that it was made of: a charge, a hold, or another derived one. Of a dataset that
+    composes by unit: an entry of the dataset's own ledger, not of a shard."""
+    description: Line
+    """What it is, one line of 1 to 200 characters."""
 
 
 class NewPartitions(Document):

@@ -1,7 +1,7 @@
 """The state that folds out of a stream's entries, and what of it is stored beside them."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Self
@@ -13,6 +13,7 @@ from accountant.grid import Grid
 from accountant.lexicon import Lexicon
 from accountant.limits import Limit
 from accountant.loss import Loss, total
+from accountant.open_sessions import MARK, OpenSession, Sessions, dump, ended, load, moved
 from accountant.scopes import DATASET_SCOPE, Touched, in_window, shard_stream
 from accountant.stores import EMPTY_HEAD, Head
 from accountant.totals import Totals, added, counted_windows
@@ -23,6 +24,7 @@ CHECKPOINT_EVERY: Final = 128
 CONFIG_BLOB: Final = "config"
 HOLDS_BLOB: Final = "holds"
 LEXICON_BLOB: Final = "lexicon"
+SESSIONS_BLOB: Final = "sessions"
 TOTALS: Final = "totals/"
 WINDOWS: Final = "window/"
 
@@ -49,6 +51,8 @@ class State:
     partitions: tuple[str, ...] = ()
     holds: Mapping[int, str] = field(default_factory=dict)
     """Open holds: the number of the entry, and when it expires."""
+    sessions: Mapping[int, OpenSession] = field(default_factory=dict)
+    """Open sessions, by the number of the entry that opened them."""
     frozen: Head | None = None
     """The end of a history that was seen and is gone: until a person decides, nothing is admitted."""
     amnesty: "Amnesty | None" = None
@@ -150,7 +154,13 @@ class State:
 
     @classmethod
     def restore(
-        cls, head: Head, time: str, config: bytes, holds: bytes | None, lexicon: bytes | None = None
+        cls,
+        head: Head,
+        time: str,
+        config: bytes,
+        holds: bytes | None,
+        lexicon: bytes | None = None,
+        sessions: bytes | None = None,
     ) -> Self:
         """The inverse of `config`, without any totals. Raises LedgerCorrupt when it cannot be read."""
         try:
@@ -166,6 +176,7 @@ class State:
                 document["closed"],
                 partitions=tuple(document.get("partitions", ())),
                 holds=read_holds(holds),
+                sessions=load(sessions),
                 frozen=_head(document.get("frozen")),
                 amnesty=_amnesty(document.get("amnesty")),
                 shard=document.get("shard"),
@@ -193,6 +204,8 @@ class State:
         }
         if before is None or before.holds is not self.holds:
             found[HOLDS_BLOB] = canonical({str(number): expires for number, expires in self.holds.items()})
+        if (before is None and self.sessions) or (before and before.sessions is not self.sessions):
+            found[SESSIONS_BLOB] = canonical(dump(self.sessions))
         if self.shard is not None and (before is None or before.lexicon is not self.lexicon):
             found[LEXICON_BLOB] = canonical({"losses": self.lexicon.dump()})
         if before is None or self._configured() != before._configured():
@@ -258,7 +271,7 @@ def apply(state: "State | None", digest: str, body: bytes) -> State:
 
 
 def _apply(state: "State | None", head: Head, entry: Mapping[str, Any]) -> State:
-    kind, time = entry["type"], entry["time"]
+    kind = entry["type"]
     if (kind == "opened") != (state is None):
         raise ValueError(f"a ledger starts with `opened`, and only starts with it, got {kind!r}")
     if state is None:
@@ -267,23 +280,38 @@ def _apply(state: "State | None", head: Head, entry: Mapping[str, Any]) -> State
         return apply_charge(state, head, entry)
     if kind == "settled":
         return _settled(state, head, entry)
-    state = replace(state, head=head, time=time)
-    if kind == "budget_set":
-        changed = {**state.budgets, entry["name"]: BudgetEntry.parse(entry["entry"])}
-        return replace(state, budgets=dict(sorted(changed.items())))  # as every stored form has them
-    if kind == "partitions_added":
-        return _with_partitions(state, entry["partitions"])
-    if kind == "shard_opened":
-        return replace(state, opened=(*state.opened, int(entry["shard"])))
-    if kind == "synced":  # a shard has its dataset's budgets
-        return replace(state, budgets=_budgets(entry["budgets"]), closed=entry["closed"])
-    if kind == "closed":
-        return replace(state, closed=True)
-    if kind == "frozen":
-        return replace(state, frozen=_head(entry["seen"]))
-    if kind == "unfrozen":
-        return replace(state, frozen=None, amnesty=_amnesty([*entry["seen"], time]))
-    raise ValueError(f"unknown type of entry {kind!r}")
+    change = _CHANGES.get(kind)
+    if change is None:
+        raise ValueError(f"unknown type of entry {kind!r}")
+    return change(replace(state, head=head, time=entry["time"]), entry)
+
+
+def _budget_set(state: State, entry: Mapping[str, Any]) -> State:
+    changed = {**state.budgets, entry["name"]: BudgetEntry.parse(entry["entry"])}
+    return replace(state, budgets=dict(sorted(changed.items())))  # as every stored form has them
+
+
+def _derived(state: State, entry: Mapping[str, Any]) -> State:
+    if not 0 < int(entry["command"]["parent"]) < state.head.sequence:
+        raise ValueError("it comes of no earlier entry")
+    return state
+
+
+_CHANGES: Final[dict[str, Callable[[State, Mapping[str, Any]], State]]] = {
+    "budget_set": _budget_set,
+    "partitions_added": lambda state, entry: _with_partitions(state, entry["partitions"]),
+    "shard_opened": lambda state, entry: replace(state, opened=(*state.opened, int(entry["shard"]))),
+    # A shard has its dataset's budgets.
+    "synced": lambda state, entry: replace(state, budgets=_budgets(entry["budgets"]), closed=entry["closed"]),
+    "derived": _derived,
+    "session_closed": lambda state, entry: replace(state, sessions=ended(state.sessions, entry["session"])),
+    "closed": lambda state, _: replace(state, closed=True),
+    "frozen": lambda state, entry: replace(state, frozen=_head(entry["seen"])),
+    "unfrozen": lambda state, entry: replace(
+        state, frozen=None, amnesty=_amnesty([*entry["seen"], entry["time"]])
+    ),
+}
+"""What an entry that moves no total changes of a state, which has its head and time already."""
 
 
 def _budgets(documents: Mapping[str, Any]) -> dict[str, BudgetEntry]:
@@ -345,6 +373,11 @@ def charge_changes(state: State, losses: Sequence[Loss]) -> dict[str, Any]:
     return changes
 
 
+def session_moved(state: State, head: Head, by: str, step: Mapping[str, Any]) -> Sessions:
+    """The open sessions after an entry that opens one, or charges an answer of one. Raises ValueError."""
+    return moved(state.sessions, head.sequence, head.hash[:MARK], by, step)
+
+
 def counted_in(state: State, touched: Touched, time: str) -> dict[str, str]:
     """The windows that a charge is counted in: what a hold needs to know when it is settled."""
     scopes = touched.scopes(state.composition)
@@ -365,6 +398,9 @@ def apply_charge(state: State, head: Head, entry: Mapping[str, Any]) -> State:
         raise ValueError("its checkpoint differs from the sum of the entries before it")
     changes = charge_changes(state, losses)
     if entry["type"] == "charged":
+        step = entry["command"].get("session")
+        if step is not None:
+            changes["sessions"] = session_moved(state, head, entry.get("by", entry["principal"]), step)
         return state.moved(head, time, totals, **changes)
     if entry["windows"] != counted_in(state, touched, time):
         raise ValueError("it says that it was counted in other windows than it was")

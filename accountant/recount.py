@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from accountant.budgets import Charge
+from accountant.deriving import is_release
 from accountant.entries import FORMATS, entry_hash
 from accountant.errors import OdometerError
 from accountant.grid import GRIDS, Grid
@@ -83,6 +84,8 @@ class Recount:
         self._over: set[tuple[str, int, str]] = set()
         self._held: dict[int, dict[str, Any]] = {}
         self._keys: dict[str, int] = {}
+        self._depths = bytearray()
+        """A byte an entry: one more than its distance from a charge, 0 where nothing went out."""
 
     def take(self, row: Row) -> None:
         """The next entry, or a later one when those between are missing."""
@@ -136,7 +139,7 @@ class Recount:
         """That the entry follows the one before it."""
         at = row.sequence
         if entry.get("v") not in FORMATS:
-            known = " and ".join(map(str, FORMATS))
+            known = f"{', '.join(map(str, FORMATS[:-1]))} and {FORMATS[-1]}"
             self._fault(f"has format {entry.get('v')!r}; this version reads {known}", at)
         if entry.get("seq") != at:
             self._fault(f"stands here, but says that it is entry {entry.get('seq')!r}", at)
@@ -155,7 +158,11 @@ class Recount:
             else:
                 if entry["type"] == "settled":
                     self._check_settlement(row.sequence, entry)
+                elif entry["type"] == "derived":
+                    self._check_descent(row.sequence, entry)
                 self._other(row, entry)
+            if is_release(entry):
+                self._reach(row.sequence, 0)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OdometerError) as error:
             self._fault(f"cannot be applied: {error}", row.sequence)
             self._lose(f"entry {row.sequence} cannot be applied")
@@ -220,6 +227,21 @@ class Recount:
             if grid is not None and used:
                 loss = entry_losses(grid, entry)[place - 1]
                 self._check_loss(at, grid, place, {**item, "count": used}, loss)
+
+    def _check_descent(self, at: int, entry: Mapping[str, Any]) -> None:
+        """That it comes of something that went out, and as many steps later as it says."""
+        parent, depth = int(entry["command"]["parent"]), int(entry["depth"])
+        before = self._depths[parent] if 0 < parent < len(self._depths) else 0
+        if not before:
+            self._fault(f"comes of entry {parent}, with which nothing went out", at)
+        elif depth != before:
+            self._fault(f"says that it is {depth} steps away from a charge; it is {before}", at)
+        self._check_key(f"{entry['principal']}/{entry['key']}", at)
+        self._reach(at, depth)
+
+    def _reach(self, at: int, depth: int) -> None:
+        self._depths.extend(bytes(at + 1 - len(self._depths)))
+        self._depths[at] = min(depth + 1, 255)
 
     def _check_key(self, key: str, at: int) -> None:
         if key in self._keys:

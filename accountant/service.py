@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from accountant import advice, history, holding, odometer, receipts
+from accountant import advice, history, holding, interacting, odometer, receipts
 from accountant.administering import etag
 from accountant.book import Outcome
 from accountant.budgets import ANY_BUDGET, LEAST_DELTA, Budget, workload_loss
@@ -14,6 +14,8 @@ from accountant.commands import (
     Caller,
     ChargeCommand,
     CloseCommand,
+    DeriveCommand,
+    EndCommand,
     OpenCommand,
     Prepared,
     SetBudgetCommand,
@@ -38,11 +40,13 @@ from accountant.errors import (
     UnknownBudget,
     UnknownHold,
 )
-from accountant.forms import CreateDataset, NewPartitions, Settlement, Unfreeze
+from accountant.forms import CreateDataset, Derived, NewPartitions, SessionAnswer, Settlement, Unfreeze
 from accountant.grid import CURRENT_GRID
 from accountant.ledger import State, open_holds, touched_by
+from accountant.lineage import lineage
 from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
+from accountant.open_sessions import MARK
 from accountant.requests import (
     Body,
     acting_for,
@@ -56,6 +60,7 @@ from accountant.requests import (
     page_limit,
     prepared_charge,
     scope_name,
+    session_number,
     shard_of_units,
     unknown_dataset,
 )
@@ -320,6 +325,112 @@ class Accountant(Desk):
             item for state in self._streams_of(name) for item in holding.documents(self.store, state, now)
         ]
         return {"items": items, "next": None}
+
+    # -- sessions
+
+    def open_session(
+        self, name: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
+    ) -> tuple[dict[str, Any], bool]:
+        """(the session with the receipt of its first step, replayed)."""
+        if not is_slug(name):
+            raise unknown_dataset(name)
+        once = idempotency_key(key)
+        try:
+            prepared = interacting.prepared_opening(body)
+        except (BodyTooLarge, InvalidRequest):
+            self.state(name)
+            raise
+        _, command = self.command(name, prepared, once, called(by))
+        outcome, receipt, replayed = self._paid(name, command)
+        number, mark = receipt["sequence"], receipt["hash"][:MARK]
+        session = interacting.Known.read(self.store, outcome.state, number, mark)
+        return session.document(outcome.state) | {"receipt": receipt, "replayed": replayed}, replayed
+
+    def answer_session(
+        self, name: str, session: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
+    ) -> tuple[dict[str, Any], bool]:
+        """(the session after an answer, replayed): what the next step costs is charged. Free below answers
+        change nothing, and need no key. Nothing that a refused answer asked for may go out.
+        """
+        state, caller = self.state(name), called(by)
+        wanted = validated(SessionAnswer, body)
+        known = interacting.Known.read(self.store, state, *session_number(name, session))
+        command = known.answer(self.store, state, wanted, key, caller)
+        if command is None:
+            return known.document(state) | {"receipt": None, "replayed": False}, False
+        if isinstance(command, EndCommand):
+            return self._ended(name, command, known)
+        outcome, receipt, replayed = self._paid(name, command)
+        return known.document(outcome.state) | {"receipt": receipt, "replayed": replayed}, replayed
+
+    def close_session(self, name: str, session: str, by: Caller | str) -> tuple[dict[str, Any], bool]:
+        """(the session, replayed): it takes no more answers. What was paid stays paid."""
+        state, caller = self.state(name), called(by)
+        known = interacting.Known.read(self.store, state, *session_number(name, session))
+        known.owned(caller)
+        if known.number not in state.sessions:
+            return known.document(state) | {"receipt": None, "replayed": True}, True
+        command = EndCommand(known.number, known.mark, caller.principal, caller.admin)
+        return self._ended(name, command, known)
+
+    def sessions(self, name: str) -> dict[str, Any]:
+        """The open sessions, oldest first."""
+        state = self.state(name)
+        found = (
+            interacting.Known.read(self.store, state, number, one.mark)
+            for number, one in state.sessions.items()
+        )
+        return {"items": [known.document(state)["session"] for known in found], "next": None}
+
+    def session(self, name: str, session: str) -> dict[str, Any]:
+        """One session, open or closed."""
+        state = self.state(name)
+        known = interacting.Known.read(self.store, state, *session_number(name, session))
+        document: dict[str, Any] = known.document(state)["session"]
+        return document
+
+    def _paid(self, name: str, command: ChargeCommand) -> tuple[Admitted | Replayed, dict[str, Any], bool]:
+        outcome = self._wait(name, command)
+        document, replayed = self.receipt(outcome, command)
+        return cast(Admitted | Replayed, outcome), json.loads(document), replayed
+
+    def _ended(self, name: str, command: EndCommand, known: interacting.Known) -> tuple[dict[str, Any], bool]:
+        outcome = self._wait(name, command)
+        if not isinstance(outcome, Admitted | Replayed):
+            raise outcome.error if isinstance(outcome, Refused) else outcome
+        replayed = isinstance(outcome, Replayed)
+        return known.document(outcome.state) | {"receipt": None, "replayed": replayed}, replayed
+
+    # -- what was made of a release
+
+    def derive(
+        self, name: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
+    ) -> tuple[dict[str, Any], bool]:
+        """(receipt, replayed): record what was made of a release. Nothing is charged."""
+        once, caller = idempotency_key(key), called(by)
+        self._looked_at(name)
+        wanted = validated(Derived, body)
+        command = DeriveCommand(wanted.parent, wanted.description, caller.principal, once)
+        outcome = self._wait(name, command)
+        if not isinstance(outcome, Admitted | Replayed):
+            raise outcome.error if isinstance(outcome, Refused) else outcome
+        row = outcome.row if isinstance(outcome, Replayed) else outcome.entry
+        entry = json.loads(row.body)
+        document = {
+            "dataset": name,
+            "sequence": entry["seq"],
+            "hash": row.hash,
+            "time": entry["time"],
+            "principal": entry["principal"],
+            **entry["command"],
+            "depth": entry["depth"],
+            "replayed": isinstance(outcome, Replayed),
+        }
+        return document, document["replayed"]
+
+    def lineage(self, name: str, entry: int, after: int = 0) -> dict[str, Any]:
+        """What an entry comes of, and what was made of it."""
+        return lineage(self.store, self._looked_at(name), entry, after)
 
     # -- readings
 

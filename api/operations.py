@@ -13,12 +13,15 @@ from accountant.documents import validated
 from accountant.errors import OdometerError
 from accountant.forms import (
     CreateDataset,
+    Derived,
     ManyCharges,
     ManyHolds,
     Name,
     NewPartitions,
     OneCharge,
     OneHold,
+    OpenSession,
+    SessionAnswer,
     Settlement,
     Text,
     Unfreeze,
@@ -87,6 +90,15 @@ class ScopesPage(Document):
     """Names after this one."""
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
     """How many, 1 to 1000."""
+
+
+class LineageQuery(Document):
+    """Of which entry."""
+
+    entry: Annotated[int, Field(ge=1, lt=2**53)]
+    """Its number in the dataset's ledger."""
+    after: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    """Descendants after this number: the `next` of the answer before."""
 
 
 class HistoryQuery(Document):
@@ -173,6 +185,27 @@ def _ledger(call: Call) -> dict[str, Any]:
 def _hold(call: Call) -> dict[str, Any] | Again:
     document, replayed = call.accountant.hold(call.dataset, call.body, call.key, call.who.caller)
     return Again(document) if replayed else document
+
+
+def _derive(call: Call) -> dict[str, Any] | Again:
+    document, replayed = call.accountant.derive(call.dataset, call.body, call.key, call.who.caller)
+    return Again(document) if replayed else document
+
+
+def _open_session(call: Call) -> dict[str, Any] | Again:
+    document, replayed = call.accountant.open_session(call.dataset, call.body, call.key, call.who.caller)
+    return Again(document) if replayed else document
+
+
+def _answer(call: Call) -> dict[str, Any]:
+    session = call.path["session"]
+    return call.accountant.answer_session(call.dataset, session, call.body, call.key, call.who.caller)[0]
+
+
+def _close_session(call: Call) -> dict[str, Any]:
+    call.accountant.state(call.dataset)
+    validated(Nothing, call.body)
+    return call.accountant.close_session(call.dataset, call.path["session"], call.who.caller)[0]
 
 
 def _settle(call: Call) -> dict[str, Any] | Again:
@@ -390,6 +423,82 @@ OPERATIONS: tuple[Operation, ...] = (
         body=Settlement,
         computes=True,
         refuses=(errors.UnknownHold, errors.HoldSettled, errors.HoldExpired, errors.Overloaded),
+    ),
+    Operation(
+        "POST",
+        f"{_D}/sessions",
+        Role.charger,
+        "Open an interactive mechanism, such as sparse vector: it is charged as its public answers come",
+        _open_session,
+        replies.AnswerReply,
+        body=OpenSession,
+        computes=True,
+        status=201,
+        refuses=(*_CHARGING, errors.TooManySessions),
+        headers=_KEYED,
+    ),
+    Operation(
+        "GET",
+        f"{_D}/sessions",
+        Role.reader,
+        "The sessions that take answers",
+        lambda call: call.accountant.sessions(call.dataset),
+        replies.SessionsReply,
+    ),
+    Operation(
+        "GET",
+        f"{_D}/sessions/{{session}}",
+        Role.reader,
+        "One session, open or closed",
+        lambda call: call.accountant.session(call.dataset, call.path["session"]),
+        replies.SessionReply,
+        refuses=(errors.UnknownSession,),
+    ),
+    Operation(
+        "POST",
+        f"{_D}/sessions/{{session}}/answers",
+        Role.charger,
+        "Charge what follows a public answer, before it goes out; a below answer of sparse vector is free",
+        _answer,
+        replies.AnswerReply,
+        body=SessionAnswer,
+        refuses=(*_CHARGING, errors.UnknownSession, errors.SessionClosed, errors.SessionMovedOn),
+        headers={
+            "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new answer, the same for a retry. "
+            "A free answer, as one below in sparse vector, needs none"
+        },
+    ),
+    Operation(
+        "POST",
+        f"{_D}/sessions/{{session}}/close",
+        Role.charger,
+        "Close a session: it takes no more answers, and what was paid stays paid",
+        _close_session,
+        replies.AnswerReply,
+        body=Nothing,
+        refuses=(errors.UnknownSession, errors.Overloaded),
+    ),
+    Operation(
+        "POST",
+        f"{_D}/derived",
+        Role.charger,
+        "Record what was made of a release: it costs nothing, and the ledger says what it comes of",
+        _derive,
+        replies.DerivedReceipt,
+        body=Derived,
+        status=201,
+        refuses=(errors.IdempotencyKeyRequired, errors.KeyReused, errors.Overloaded),
+        headers=_KEYED,
+    ),
+    Operation(
+        "GET",
+        f"{_D}/lineage",
+        Role.reader,
+        "What an entry comes of, and what was made of it",
+        lambda call: call.accountant.lineage(call.dataset, call.query.entry, call.query.after),
+        replies.LineageReply,
+        query=LineageQuery,
+        surveys=True,
     ),
     Operation(
         "GET",

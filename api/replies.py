@@ -201,6 +201,48 @@ class SettlementReply(Reply):
     left: list[LeftReply]
 
 
+class SessionReply(Reply):
+    """An interactive mechanism, open or closed."""
+
+    id: str
+    dataset: str
+    session: dict[str, Any]
+    """Its kind and parameters."""
+    principal: str
+    by: str | None
+    """Who opened it on the principal's behalf."""
+    team: str | None
+    group: dict[str, Any] | None
+    partitions: list[str] | Literal["all"] | None
+    time: str
+    """When it was opened."""
+    open: bool
+    """Whether it takes answers."""
+    above: int | None
+    """Above answers so far; null when it is closed: the ledger says how it went."""
+    run: int | None
+    """Which paid step it is in, from 1; null when it is closed."""
+    above_left: int
+    """How many more above answers it takes."""
+
+
+class AnswerReply(Reply):
+    """A session after an answer, or its opening: what the next step costs is durable."""
+
+    session: SessionReply
+    receipt: Receipt | None
+    """Of what was charged; null when it was free."""
+    replayed: bool
+    """This key was used before, for the same: nothing was charged again."""
+
+
+class SessionsReply(Reply):
+    """The open sessions, oldest first."""
+
+    items: list[SessionReply]
+    next: None
+
+
 class ScopeReply(Reply):
     """What one scope has lost."""
 
@@ -346,6 +388,36 @@ class LedgerReply(Reply):
 
     items: list[LedgerEntry]
     next: int | None
+
+
+class DerivedReceipt(Reply):
+    """It is on record what was made of a release. Nothing was charged."""
+
+    dataset: str
+    sequence: int
+    hash: str
+    time: str
+    principal: str
+    parent: int
+    """Number of the entry that it was made of."""
+    description: str
+    depth: int
+    """How many steps away from the charge that it comes of; 1 when the parent is one."""
+    replayed: bool
+    """This key was used before, for the same: nothing was recorded again."""
+
+
+class LineageReply(Reply):
+    """What an entry comes of, and what was made of it."""
+
+    dataset: str
+    entry: LedgerEntry
+    ancestors: list[LedgerEntry]
+    """The nearest first; the last is the charge at the start."""
+    descendants: list[LedgerEntry]
+    """Oldest first, at most 1000."""
+    next: int | None
+    """Where to go on looking for descendants (`after`); null when all entries were looked through."""
 
 
 class MechanismReply(Reply):

@@ -295,14 +295,13 @@ def test_a_unit_above_its_budget_is_found() -> None:
     accountant.close()
 
 
-# -- format 1
+# -- format 1 and 2
 
 
-@pytest.fixture
-def old() -> Iterator[Accountant]:
-    """A ledger as the service wrote it before there were windows, holds and partitions: byte for byte."""
+def written(file: str) -> MemoryStore:
+    """A ledger as an earlier service wrote it, byte for byte."""
     store, entries, blobs = MemoryStore(), [], {}
-    for line in (Path(__file__).parent / "format_1_ledger.txt").read_text().splitlines():
+    for line in (Path(__file__).parent / file).read_text().splitlines():
         what, name, rest = line.split(" ", 2)
         if what == "blob":
             blobs[name] = rest.encode()
@@ -310,8 +309,37 @@ def old() -> Iterator[Accountant]:
             digest, _, body = rest.partition(" ")
             entries.append(NewEntry(digest, body.encode(), None if name == "-" else name))
     store.append([Write("d", EMPTY_HEAD, entries, blobs)])
-    with Accountant(store) as accountant:
+    return store
+
+
+@pytest.fixture
+def old() -> Iterator[Accountant]:
+    """A ledger as the service wrote it before there were windows, holds and partitions."""
+    with Accountant(written("format_1_ledger.txt")) as accountant:
         yield accountant
+
+
+@pytest.fixture
+def second() -> Iterator[Accountant]:
+    """A ledger as the service wrote it before there were entries of what was derived."""
+    # Its holds expire in 2027.
+    with Accountant(written("format_2_ledger.txt"), lambda: "2026-03-02T10:00:00.000000Z") as accountant:
+        yield accountant
+
+
+def test_a_ledger_of_format_2_verifies(second: Accountant) -> None:
+    assert found(second.store) == []
+
+
+def test_a_ledger_of_format_2_goes_on(second: Accountant) -> None:
+    """Charges are answered again, its open hold can be settled, and what is new can be used."""
+    gaussian = {"mechanism": {"kind": "gaussian", "noise_multiplier": 3.0}, "count": 1}
+    assert second.charge("d", gaussian | {"partitions": ["eu"]}, "k1", RED)[1]
+    hold = f"7.{second.store.entries('d', 6, 1)[0].hash[:8]}"
+    second.settle("d", hold, {"used": 0}, "bob")
+    assert second.charge("d", gaussian | {"partitions": ["eu"]}, "k5", RED)[0]["sequence"] == 10
+    assert second.derive("d", {"parent": 2, "description": "a histogram"}, "k6", "ada")[0]["sequence"] == 11
+    assert found(second.store) == []
 
 
 def test_a_ledger_of_format_1_verifies(old: Accountant) -> None:

@@ -12,6 +12,7 @@ from api.cli import (
     budgets,
     charges,
     datasets,
+    derived,
     freezing,
     holds,
     keys,
@@ -44,6 +45,8 @@ app.command("check")(charges.check)
 app.command("hold")(holds.hold)
 app.command("settle")(holds.settle)
 app.command("holds")(holds.holds)
+app.command("derived")(derived.derived)
+app.command("lineage")(derived.lineage)
 app.command("status")(status.status)
 app.command("ledger")(ledger.ledger)
 app.command("verify")(verify.verify)

@@ -83,7 +83,7 @@ class _Counted:
 def _print(items: Iterable[Mapping[str, Any]]) -> None:
     for item in items:
         entry = item["entry"]
-        out.print(f"{item['sequence']:>6}  {moment(entry['time'])}  {_what(entry)}")
+        out.print(f"{item['sequence']:>6}  {moment(entry['time'])}  {said_of(entry)}")
         out.print(f"        by {entry.get('principal', '')}, {item['hash'][:16]}", style="dim")
 
 
@@ -92,7 +92,7 @@ def _write_csv(items: Iterable[Mapping[str, Any]]) -> None:
     writer.writerow(_COLUMNS)
     for item in items:
         entry = item["entry"]
-        values = {**entry, "sequence": item["sequence"], "hash": item["hash"], "what": _what(entry)}
+        values = {**entry, "sequence": item["sequence"], "hash": item["hash"], "what": said_of(entry)}
         writer.writerow([_cell(values.get(column, "")) for column in _COLUMNS])
 
 
@@ -101,7 +101,7 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
-def _what(entry: Mapping[str, Any]) -> str:
+def said_of(entry: Mapping[str, Any]) -> str:
     """An entry in one line."""
     say = _LINES.get(entry["type"])
     return str(entry["type"]) if say is None else say(entry)
@@ -141,6 +141,7 @@ _LINES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "settled": _settled,
     "budget_set": lambda entry: f"budget set: {words.budget_said(entry['entry']['budget'])}",
     "partitions_added": lambda entry: f"partitions added: {', '.join(entry['partitions'])}",
+    "derived": lambda entry: f"made of entry {entry['command']['parent']}: {entry['command']['description']}",
     "closed": lambda _: "closed: no more charges",
     "frozen": lambda entry: f"frozen: entry {entry['seen'][0]} was there and is gone or differs",
     "unfrozen": lambda entry: f"unfrozen, without what was lost: {entry['reason']}",

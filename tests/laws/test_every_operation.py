@@ -19,6 +19,7 @@ from accountant.stores import Head
 from api.auth import Role
 from api.operations import OPERATIONS, Operation
 
+SESSION = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
 BUDGET = {"name": "more", "kind": "pure", "epsilon": 3.0}
 
 
@@ -47,6 +48,17 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("POST", f"{_D}/holds"): Example({**ONE, "expires_in_s": 60}, {"Idempotency-Key": "a-hold"}),
     ("GET", f"{_D}/holds"): Example(),
     ("POST", f"{_D}/holds/{{hold}}/settlement"): Example({"used": 0}),
+    ("POST", f"{_D}/sessions"): Example({"session": SESSION}, {"Idempotency-Key": "a-session"}),
+    ("GET", f"{_D}/sessions"): Example(),
+    ("GET", f"{_D}/sessions/{{session}}"): Example(),
+    ("POST", f"{_D}/sessions/{{session}}/answers"): Example(
+        {"above": True}, {"Idempotency-Key": "an-answer"}
+    ),
+    ("POST", f"{_D}/sessions/{{session}}/close"): Example({}),
+    ("POST", f"{_D}/derived"): Example(
+        {"parent": 2, "description": "a histogram of the answer"}, {"Idempotency-Key": "a-plot"}
+    ),
+    ("GET", f"{_D}/lineage"): Example(query={"entry": "2"}),
     ("GET", f"{_D}/scopes"): Example(query={"kind": "principal"}),
     ("GET", f"{_D}/odometer"): Example(query={"delta": "1e-7"}),
     ("GET", f"{_D}/history"): Example(query={"points": "5"}),
@@ -90,6 +102,8 @@ def send(service: Live, operation: Operation, key: str | None = "admin", **more:
         path = path.replace("{key}", service.make_key("reader")["id"])
     if "{hold}" in path:
         path = path.replace("{hold}", _hold(service, dataset or "", key))
+    if "{session}" in path:
+        path = path.replace("{session}", _session(service, dataset or "", key))
     path = path.replace("{dataset}", dataset or "").replace("{budget}", "life")
     if "content" not in more and example.body is not None:
         more["content"] = json.dumps(example.body).replace("{new}", f"new-{next(_number)}")
@@ -101,12 +115,22 @@ def _fresh(service: Live, path: str) -> str:
     """The name of a new dataset on which the example of a path can succeed."""
     name = f"d-{next(_number)}"
     service.open(name, **({"composition": "by_partition"} if path.endswith("/partitions") else {}))
+    if path.endswith(("/derived", "/lineage")):
+        _charge(service, name)
     if path.endswith("/unfreeze"):
         teller = service.app.state.accountant.teller
         frozen = Waiter()
         teller.submit(name, FreezeCommand(Head(9, "gone")), frozen, None)
         frozen.wait()
     return name
+
+
+def _charge(service: Live, dataset: str) -> None:
+    """The second entry of a fresh dataset."""
+    headers = {"Idempotency-Key": "a-charge"}
+    assert (
+        service.ask("POST", f"/v1/datasets/{dataset}/charges", json=ONE, headers=headers).status_code == 201
+    )
 
 
 def _hold(service: Live, dataset: str, key: str | None) -> str:
@@ -116,6 +140,15 @@ def _hold(service: Live, dataset: str, key: str | None) -> str:
     path, body = f"/v1/datasets/{dataset}/holds", {**ONE, "expires_in_s": 60}
     made = service.ask("POST", path, maker, headers=headers, json=body)
     return str(made.json()["hold"]["id"]) if made.status_code == 201 else "1"
+
+
+def _session(service: Live, dataset: str, key: str | None) -> str:
+    """A new session of whoever is about to answer or close it, if they may open one."""
+    opener = key if key in ("charger", "admin") else "admin"
+    headers = {"Idempotency-Key": f"session-{next(_number)}"}
+    path = f"/v1/datasets/{dataset}/sessions"
+    made = service.ask("POST", path, opener, headers=headers, json={"session": SESSION})
+    return str(made.json()["session"]["id"]) if made.status_code == 201 else "1"
 
 
 def is_problem(reply: httpx.Response, code: str) -> dict[str, Any]:
@@ -276,15 +309,19 @@ def test_an_unknown_query_is_422_and_named(service: Live, operation: Operation) 
 @on_a_dataset
 def test_a_closed_dataset_can_be_read_and_never_changes(service: Live, operation: Operation) -> None:
     name = service.open(f"d-{next(_number)}")["name"]
+    _charge(service, name)
     assert service.ask("POST", f"/v1/datasets/{name}/closure", json={}).status_code == 200
     reply = send(service, operation, dataset=name)
+    if operation.path.endswith("/derived"):  # it changes no total: what came of what went out
+        assert (reply.status_code, reply.json()["sequence"]) == (201, 4)
+        return
     if operation.method == "GET" or operation.path.endswith("/checks"):
         assert reply.status_code == 200, reply.text
     elif operation.path.endswith(("/unfreeze", "/settlement")):
         assert reply.status_code in (404, 409)  # it is not frozen, and has no hold
     else:
         is_problem(reply, "dataset-closed")
-    assert service.ask("GET", f"/v1/datasets/{name}").json()["sequence"] == 2
+    assert service.ask("GET", f"/v1/datasets/{name}").json()["sequence"] == 3
 
 
 @every

@@ -160,7 +160,7 @@ def test_a_broken_chain_is_found(place: int, what: str) -> None:
     _, rows = chain(9)
     digest, body = rows[place]
     if what == "changed":
-        rows[place] = (digest, body.replace(b'"v":2', b'"v":3'))
+        rows[place] = (digest, body.replace(b'"v":3', b'"v":9'))
     elif what == "left out":
         del rows[place]
     else:

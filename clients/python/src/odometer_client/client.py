@@ -7,7 +7,7 @@ from odometer_client.administering import Administering
 from odometer_client.base import OdometerError, OutcomeUnknown, PartlyCharged, UnexpectedAnswer
 from odometer_client.bodies import About, AnyMechanism, Charges, Under, charge_body, segment
 from odometer_client.calls import Done
-from odometer_client.documents import Receipt
+from odometer_client.documents import Derived, Receipt
 from odometer_client.holds import Hold, OpenHold, Settlement
 from odometer_client.keys import new_key
 from odometer_client.reading import Reading
@@ -146,6 +146,23 @@ class Client(Reading, Administering):
         path = f"/v1/datasets/{segment(dataset)}/holds"
         return [OpenHold(item, self, dataset) for item in self._pages("holds", path, {"dataset": dataset})]
 
+    def derive(
+        self, dataset: str, parent: int | Receipt | Derived, description: str, *, key: str | None = None
+    ) -> Derived:
+        """Record what was made of a release: a plot, a model card, a rounded table. It costs nothing.
+
+        Args:
+            dataset: name of the dataset; a closed one takes it too.
+            parent: the receipt of what it was made of, or its number in the dataset's own ledger.
+            description: one line of 1 to 200 characters.
+            key: idempotency key; leave it out unless you ask again after `OutcomeUnknown`.
+        """
+        key = new_key() if key is None else key
+        number = parent if isinstance(parent, int) else _own(parent)
+        body = {"parent": number, "description": description}
+        done = self._charged("derive", "derived", dataset, body, key)
+        return Derived(_receipt(done, dataset, key))
+
     def sweep(
         self,
         dataset: str,
@@ -187,6 +204,16 @@ class Client(Reading, Administering):
             headers={"Idempotency-Key": key},
             key=key,
         )
+
+
+def _own(parent: Receipt | Derived) -> int:
+    """The number of a receipt's entry. Raises ValueError for one of a shard, whose numbers are its own."""
+    if parent.get("shard") is not None:
+        raise ValueError(
+            f"entry {parent.sequence} is in shard {parent['shard']}: what was made of a unit's charge is not "
+            "recorded, a parent is an entry of the dataset's own ledger"
+        )
+    return parent.sequence
 
 
 def _receipt(done: Done, dataset: str, key: str) -> Mapping[str, Any]:

@@ -71,6 +71,25 @@ class Receipt(Document):
         return list(self["left"])
 
 
+class Derived(Document):
+    """Proof that it is on record what was made of a release. Nothing was charged."""
+
+    @property
+    def sequence(self) -> int:
+        """The number of the entry in the dataset's ledger."""
+        return int(self["sequence"])
+
+    @property
+    def parent(self) -> int:
+        """The number of the entry that it was made of."""
+        return int(self["parent"])
+
+    @property
+    def replayed(self) -> bool:
+        """Whether this key had been used before: this is that first entry again."""
+        return bool(self["replayed"])
+
+
 class Check(Document):
     """The answer of a dry run. Nothing was charged, and another caller may be faster."""
 

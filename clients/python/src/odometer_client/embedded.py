@@ -78,6 +78,11 @@ def _hold(accountant: "Accountant", request: Request, caller: "Caller") -> Answe
     return Answer(200 if replayed else 201, receipt)
 
 
+def _derive(accountant: "Accountant", request: Request, caller: "Caller") -> Answer:
+    receipt, replayed = accountant.derive(_dataset(request), _body(request), request.key, caller)
+    return Answer(200 if replayed else 201, receipt)
+
+
 def _settle(accountant: "Accountant", request: Request, caller: "Caller") -> Answer:
     hold = str(request.arguments["hold"])
     return Answer(200, accountant.settle(_dataset(request), hold, _body(request), caller)[0])
@@ -100,6 +105,7 @@ _CALLS: Final[dict[str, Callable[["Accountant", Request, "Caller"], Answer]]] = 
     "charge": _charge,
     "hold": _hold,
     "settle": _settle,
+    "derive": _derive,
     "check": lambda it, request, caller: Answer(200, it.check(_dataset(request), _body(request), caller)),
 }
 """What depends on who asks."""
@@ -125,6 +131,7 @@ _OPERATIONS: Final[dict[str, Callable[["Accountant", Request], Answer]]] = {
     ),
     "close_dataset": lambda it, request: Answer(200, it.close_dataset(_dataset(request), PRINCIPAL)),
     "ledger": lambda it, request: _page(it.ledger, request, _dataset(request)),
+    "lineage": lambda it, request: _page(it.lineage, request, _dataset(request)),
     "history": lambda it, request: _page(it.history, request, _dataset(request)),
     "spend": lambda it, request: Answer(200, it.spend(_dataset(request))),
     "mechanisms": lambda it, request: Answer(200, it.mechanisms()),  # noqa: ARG005

@@ -56,6 +56,16 @@ class Reading(Connection):
         path = f"/v1/datasets/{segment(name)}/ledger"
         return (Document(item) for item in self._pages("ledger", path, {"dataset": name}, after, limit))
 
+    def lineage(self, dataset: str, entry: int) -> Document:
+        """What an entry comes of (`ancestors`, nearest first) and what was made of it (`descendants`)."""
+        path, where = f"/v1/datasets/{segment(dataset)}/lineage", {"dataset": dataset}
+        found = dict(self._get("lineage", path, where, {"entry": entry}))
+        while found["next"] is not None:
+            more = self._get("lineage", path, where, {"entry": entry, "after": found["next"]})
+            found["descendants"] = [*found["descendants"], *more["descendants"]]
+            found["next"] = more["next"]
+        return Document(found)
+
     def history(self, dataset: str, points: int = 200) -> list[dict[str, Any]]:
         """The loss over the ledger, down-sampled by the service to at most `points`."""
         path = f"/v1/datasets/{segment(dataset)}/history"

@@ -1,0 +1,88 @@
+"""What an entry comes of, and what was made of it. Reads only."""
+
+import json
+from typing import Any, Final
+
+from accountant.deriving import DEPTH_MAX, depth_of
+from accountant.errors import LedgerCorrupt
+from accountant.ledger import State
+from accountant.stores import Row, Store
+
+SCAN_MAX: Final = 10_000
+"""Entries that one question looks through."""
+DESCENDANTS_MAX: Final = 1000
+_PAGE: Final = 128
+_DERIVED: Final = b'"type":"derived"'
+"""What the bytes of such an entry contain, and no text within an entry can: its quotes are escaped."""
+
+
+def lineage(store: Store, state: State, number: int, after: int) -> dict[str, Any]:
+    """What an entry comes of, nearest first, and what was made of it, oldest first.
+
+    Descendants are looked for among the entries after `after`; `next` says where to go on.
+    """
+    family = _Family(store, state)
+    row = family.row(number)
+    depth_of(state, number, row, "entry")
+    chain = family.ancestors(number)
+    found, following = family.descendants(number, max(after, number))
+    return {
+        "dataset": state.dataset.name,
+        "entry": shown(family.row(number)),
+        "ancestors": [shown(family.row(one)) for one in chain],
+        "descendants": [shown(one) for one in found],
+        "next": following,
+    }
+
+
+def shown(row: Row | None) -> dict[str, Any]:
+    """An entry as the ledger's pages have it."""
+    if row is None:
+        raise LedgerCorrupt("an entry that another one names is missing: run odometer verify")
+    return {"sequence": row.sequence, "hash": row.hash, "entry": json.loads(row.body)}
+
+
+class _Family:
+    """The entries of one question, each read once."""
+
+    def __init__(self, store: Store, state: State) -> None:
+        self._store = store
+        self._state = state
+        self._rows: dict[int, Row | None] = {}
+
+    def row(self, number: int) -> Row | None:
+        if number not in self._rows:
+            wanted = 0 < number <= self._state.head.sequence
+            rows = self._store.entries(self._state.dataset.name, number - 1, 1) if wanted else []
+            self._rows[number] = next((row for row in rows if row.sequence == number), None)
+        return self._rows[number]
+
+    def ancestors(self, number: int) -> list[int]:
+        """From its parent to the charge at the start. Raises LedgerCorrupt where the line breaks."""
+        chain: list[int] = []
+        entry = shown(self.row(number))["entry"]
+        while entry["type"] == "derived":
+            parent = int(entry["command"]["parent"])
+            if len(chain) >= DEPTH_MAX or parent >= (chain[-1] if chain else number):
+                raise LedgerCorrupt(f"the ancestors of entry {number} have no end: run odometer verify")
+            chain.append(parent)
+            entry = shown(self.row(parent))["entry"]
+        return chain
+
+    def descendants(self, number: int, after: int) -> tuple[list[Row], int | None]:
+        last = self._state.head.sequence
+        found: list[Row] = []
+        end = min(last, after + SCAN_MAX)
+        while after < end:
+            rows = self._store.entries(self._state.dataset.name, after, min(_PAGE, end - after))
+            if not rows:
+                raise LedgerCorrupt(f"entries after {after} are missing: run odometer verify")
+            for row in rows:
+                after = row.sequence
+                if _DERIVED in row.body:
+                    self._rows[row.sequence] = row
+                    if number in self.ancestors(row.sequence):
+                        found.append(row)
+                if len(found) >= DESCENDANTS_MAX:
+                    return found, after if after < last else None
+        return found, after if after < last else None
