@@ -4,10 +4,34 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Union
 
 from pydantic import Field, TypeAdapter
 
-from accountant.mechanisms import interactive, local, noise, sampling, selection, stated
+from accountant.mechanisms import (
+    aggregated,
+    discrete,
+    interactive,
+    local,
+    local_reports,
+    noise,
+    pate,
+    sampling,
+    selection,
+    stated,
+    training,
+)
 from accountant.mechanisms.base import Adjacency, Document, Mechanism, Number, Whole
 
-FAMILIES: Final = (interactive, local, noise, sampling, selection, stated)
+FAMILIES: Final = (
+    aggregated,
+    discrete,
+    interactive,
+    local,
+    local_reports,
+    noise,
+    pate,
+    sampling,
+    selection,
+    stated,
+    training,
+)
 """The modules that hold mechanisms: a new one is imported above and named here."""
 
 _KINDS: Any = tuple(Mechanism.registry[kind] for kind in sorted(Mechanism.registry))
