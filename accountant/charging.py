@@ -4,6 +4,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from accountant.answering import check_step
 from accountant.commands import ChargeCommand, Prepared
 from accountant.decisions import Admitted, Decision, Replayed
 from accountant.entries import FORMAT, canonical, entry_hash, timestamp
@@ -24,6 +25,7 @@ from accountant.ledger import (
     charge_totals,
     counted_in,
     open_holds,
+    session_moved,
 )
 from accountant.limits import Refusing, Situation, breadth, refusing
 from accountant.loss import Loss
@@ -53,6 +55,7 @@ def charge(
         return _replay(state, command, known, settled)
     if state.closed:
         raise DatasetClosed(f"dataset {state.dataset.name} is closed: it takes no more charges")
+    check_step(state, prepared.session)
     check_fits_dataset(state, prepared)
     touched = command.touched
     found = refusals(state, touched, prepared.loss, time)
@@ -62,6 +65,9 @@ def charge(
     held = _held(state, command, touched, time) if prepared.expires_in_s is not None else None
     entry, head = _charge_entry(state, command, totals, time, held)
     changes = charge_changes(state, prepared.losses)
+    if prepared.session is not None:
+        by = command.by or command.principal
+        changes["sessions"] = session_moved(state, head, by, prepared.session.document)
     if held is not None:
         changes["holds"] = {**open_holds(state.holds, time), head.sequence: held["expires"]}
     return Admitted(entry, state.moved(head, time, totals, **changes))

@@ -3,9 +3,11 @@
 OdometerError
  ├─ MalformedBody 400 · IdempotencyKeyRequired 400
  ├─ Unauthenticated 401 · Forbidden 403
- ├─ UnknownDataset · UnknownBudget · UnknownHold · UnknownKey · NotFound 404 · MethodNotAllowed 405
+ ├─ UnknownDataset · UnknownBudget · UnknownHold · UnknownSession · UnknownKey · NotFound 404
+ ├─ MethodNotAllowed 405
  ├─ BodyTooLarge 413 · InvalidRequest · SeveralShards · KeyReused · NotValidUnderAdjacency 422
  ├─ BudgetExceeded · DatasetExists · BudgetExists · DatasetClosed · PartitionExists 409
+ ├─ SessionClosed · SessionMovedOn · TooManySessions 409
  ├─ HoldSettled · HoldExpired · TooManyHolds · NotFrozen 409 · EditConflict 412 · IfMatchRequired 428
  └─ StoreUnavailable · LedgerCorrupt · LedgerRolledBack · Overloaded 503 · InternalError 500
 
@@ -90,6 +92,12 @@ class UnknownHold(NotFound):
     """The dataset has no hold of that number."""
 
     code, title = "unknown-hold", "There is no such hold"
+
+
+class UnknownSession(NotFound):
+    """The dataset has no session of that id."""
+
+    code, title = "unknown-session", "There is no such session"
 
 
 class UnknownKey(NotFound):
@@ -189,6 +197,24 @@ class TooManyHolds(OdometerError):
     """The dataset has as many open holds as it can have. Settle some, or charge instead."""
 
     code, title, status = "too-many-holds", "Too many holds are open", 409
+
+
+class SessionClosed(OdometerError):
+    """The session takes no more answers: its last above answer came, or it was closed. Open another one."""
+
+    code, title, status = "session-closed", "This session is closed", 409
+
+
+class SessionMovedOn(OdometerError):
+    """The answer ends another run than the one that the session is in. Nothing was charged."""
+
+    code, title, status = "session-moved-on", "This session is in another run", 409
+
+
+class TooManySessions(OdometerError):
+    """The dataset has as many open sessions as it can have. Close some."""
+
+    code, title, status = "too-many-sessions", "Too many sessions are open", 409
 
 
 class NotFrozen(OdometerError):

@@ -13,6 +13,7 @@ from accountant.ledger import (
     CONFIG_BLOB,
     HOLDS_BLOB,
     LEXICON_BLOB,
+    SESSIONS_BLOB,
     TOTALS,
     WINDOWS,
     State,
@@ -21,10 +22,13 @@ from accountant.ledger import (
     touched_by,
 )
 from accountant.loss import Loss, total
+from accountant.open_sessions import Sessions, load
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import EMPTY_HEAD, Head, Row, Store, View
 from accountant.totals import InWindow, Totals
 
+BESIDE: Final = (CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, SESSIONS_BLOB)
+"""What of a state is stored beside the entries, but for its counts."""
 _READS: Final = 20
 """How often a state is read anew because its stream moved on between two reads."""
 _TOGETHER: Final = 512
@@ -51,7 +55,7 @@ def load_state(store: Store, stream: str, names: Iterable[str] = ()) -> State | 
     Raises StoreUnavailable when unsure, LedgerCorrupt when head, entry and blobs contradict.
     """
     for _ in range(_READS):
-        head, blobs = store.load(stream, [CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB])
+        head, blobs = store.load(stream, BESIDE)
         if head == EMPTY_HEAD:
             return None
         state = _restored(store, stream, head, blobs)
@@ -73,7 +77,7 @@ def _restored(store: Store, stream: str, head: Head, blobs: Mapping[str, bytes])
     if CONFIG_BLOB not in blobs:
         raise LedgerCorrupt(f"the configuration of {stream} is missing: run odometer verify")
     time, holds, lexicon = _time_of(stream, rows[0]), blobs.get(HOLDS_BLOB), blobs.get(LEXICON_BLOB)
-    state = State.restore(head, time, blobs[CONFIG_BLOB], holds, lexicon)
+    state = State.restore(head, time, blobs[CONFIG_BLOB], holds, lexicon, blobs.get(SESSIONS_BLOB))
     if state.stream != stream:
         raise LedgerCorrupt(f"the ledger of {stream} is that of {state.stream}: run odometer verify")
     return state
@@ -110,9 +114,7 @@ def catch_up(
     if len(names) > _TOGETHER:
         return None
     stream, before = state.stream, state.head
-    view = store.view(
-        stream, [CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, *beside, *names], before.sequence - 1, _CLOSE, keys
-    )
+    view = store.view(stream, [*BESIDE, *beside, *names], before.sequence - 1, _CLOSE, keys)
     head, blobs = view.head, view.blobs
     if head.sequence < before.sequence or blobs.get(CONFIG_BLOB) != state.config():
         return None
@@ -131,7 +133,16 @@ def catch_up(
     _read_counts(state, names, blobs, life, windows)
     totals = Totals(state.dataset.grid, life, windows)
     holds = _holds_of(stream, blobs.get(HOLDS_BLOB))
-    return state.moved(head, _time_of(stream, last), totals, holds=holds, charges=0), view
+    sessions = _sessions_of(stream, blobs.get(SESSIONS_BLOB))
+    time = _time_of(stream, last)
+    return state.moved(head, time, totals, holds=holds, sessions=sessions, charges=0), view
+
+
+def _sessions_of(stream: str, blob: bytes | None) -> Sessions:
+    try:
+        return load(blob)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise LedgerCorrupt(f"the open sessions of {stream} cannot be read: run odometer verify") from error
 
 
 def _holds_of(stream: str, blob: bytes | None) -> dict[int, str]:

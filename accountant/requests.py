@@ -15,6 +15,7 @@ from accountant.errors import (
     SeveralShards,
     UnknownDataset,
     UnknownHold,
+    UnknownSession,
 )
 from accountant.ledger import State
 from accountant.mechanisms import Mechanism
@@ -90,6 +91,17 @@ def hold_number(name: str, hold: str, shards: int) -> tuple[int | None, int, str
             f"says, such as {'0007-' if shards else ''}12.0a1b2c3d"
         )
     return None if found[1] is None else int(found[1], 16), int(found[2]), found[3]
+
+
+def session_number(name: str, session: str) -> tuple[int, str]:
+    """(number, start of the hash) of a session's id. Raises UnknownSession for what cannot be one."""
+    found = _HOLD.fullmatch(session)
+    if found is None or found[1] is not None:
+        raise UnknownSession(
+            f"dataset {name} has no session {session[:80]!r}: a session has the id that was said when it was "
+            "opened, such as 12.0a1b2c3d"
+        )
+    return int(found[2]), found[3]
 
 
 def scope_name(scope: str, state: State) -> str:

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from accountant.errors import LedgerCorrupt, UnknownDataset
 from accountant.following import Following
-from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, TOTALS, WINDOWS, State
+from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, SESSIONS_BLOB, TOTALS, WINDOWS, State
+from accountant.reading import BESIDE
 from accountant.recount import Finding, Recount, holds_losses, parting
 from accountant.scopes import shard_parent, shard_stream
 from accountant.stores import EMPTY_HEAD, Head, Row, Store
@@ -201,7 +202,7 @@ class _Walk:
         return {TOTALS + scope for scope in totals.life} | {WINDOWS + key for key in totals.windows}
 
     def _compare_some(self, names: list[str]) -> None:
-        head, blobs = self.store.load(self.stream, [CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, *names])
+        head, blobs = self.store.load(self.stream, [*BESIDE, *names])
         self._to(head)
         state = self._state()
         ours = state.blobs()
@@ -209,6 +210,7 @@ class _Walk:
             (CONFIG_BLOB, "configuration", b""),
             (HOLDS_BLOB, "list of open holds", b"{}"),
             (LEXICON_BLOB, "lexicon", b""),
+            (SESSIONS_BLOB, "list of open sessions", b"{}"),
         )
         for name, what, absent in fixed:
             if not _same(name, _bytes(blobs.get(name, absent)), ours.get(name, absent)):

@@ -47,15 +47,19 @@ __all__ = [
     "PartlyCharged",
     "ProblemError",
     "ReplayedCharge",
+    "SessionClosed",
+    "SessionMovedOn",
     "SeveralShards",
     "StoreUnavailable",
     "TooManyHolds",
+    "TooManySessions",
     "Unauthenticated",
     "UnexpectedAnswer",
     "UnknownBudget",
     "UnknownDataset",
     "UnknownHold",
     "UnknownKey",
+    "UnknownSession",
     "Unreachable",
     "UnsupportedPlan",
     "Unsure",
@@ -124,6 +128,14 @@ class UnknownHold(NotFound):
 
     code = "unknown-hold"
     title = "There is no such hold"
+    retryable = False
+
+
+class UnknownSession(NotFound):
+    """The dataset has no session of that id."""
+
+    code = "unknown-session"
+    title = "There is no such session"
     retryable = False
 
 
@@ -263,6 +275,30 @@ class TooManyHolds(ProblemError):
     retryable = False
 
 
+class SessionClosed(ProblemError):
+    """The session takes no more answers: its last above answer came, or it was closed. Open another one."""
+
+    code = "session-closed"
+    title = "This session is closed"
+    retryable = False
+
+
+class SessionMovedOn(ProblemError):
+    """The answer ends another run than the one that the session is in. Nothing was charged."""
+
+    code = "session-moved-on"
+    title = "This session is in another run"
+    retryable = False
+
+
+class TooManySessions(ProblemError):
+    """The dataset has as many open sessions as it can have. Close some."""
+
+    code = "too-many-sessions"
+    title = "Too many sessions are open"
+    retryable = False
+
+
 class NotFrozen(ProblemError):
     """The dataset is not frozen."""
 
@@ -359,13 +395,17 @@ BY_CODE: Final[dict[str, type[ProblemError]]] = {
     "not-valid-under-adjacency": NotValidUnderAdjacency,
     "overloaded": Overloaded,
     "partition-exists": PartitionExists,
+    "session-closed": SessionClosed,
+    "session-moved-on": SessionMovedOn,
     "several-shards": SeveralShards,
     "store-unavailable": StoreUnavailable,
     "too-many-holds": TooManyHolds,
+    "too-many-sessions": TooManySessions,
     "unauthenticated": Unauthenticated,
     "unknown-budget": UnknownBudget,
     "unknown-dataset": UnknownDataset,
     "unknown-hold": UnknownHold,
     "unknown-key": UnknownKey,
+    "unknown-session": UnknownSession,
 }
 """The class of each code, the last part of a problem's `type`."""

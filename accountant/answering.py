@@ -1,0 +1,103 @@
+"""The decisions on sessions beside their charges: may a step be taken, and the end at no cost. Pure."""
+
+import json
+from typing import Any
+
+from accountant.commands import EndCommand
+from accountant.decisions import Decision, Replayed, admit
+from accountant.entries import entry_hash
+from accountant.errors import (
+    Forbidden,
+    InvalidRequest,
+    LedgerCorrupt,
+    SessionClosed,
+    SessionMovedOn,
+    TooManySessions,
+    UnknownSession,
+)
+from accountant.ledger import State
+from accountant.open_sessions import SESSIONS_MAX, Answer, Opening, OpenSession
+from accountant.stores import Row
+
+
+def check_step(state: State, step: Opening | Answer | None) -> None:
+    """Raise unless a session may be opened, or be charged for this answer, now."""
+    if isinstance(step, Answer):
+        found = session_of(state, step.number, step.mark, step.principal, admin=step.admin)
+        check_run(state, step.number, found, step.run)
+    elif step is not None:
+        if state.composition == "by_unit":
+            raise InvalidRequest.of(
+                "session",
+                f"dataset {state.dataset.name} composes by_unit and has no sessions: their answers are about "
+                "many units at once; charge each release of a unit on its own",
+            )
+        if len(state.sessions) >= SESSIONS_MAX:
+            raise TooManySessions(
+                f"dataset {state.dataset.name} has {SESSIONS_MAX} open sessions, the most it can have: close "
+                "some of them"
+            )
+
+
+def session_of(state: State, number: int, mark: str, principal: str, *, admin: bool) -> OpenSession:
+    """An open session that `principal` may answer and close.
+
+    Raises SessionClosed (that there was one is the caller's to know), UnknownSession, Forbidden.
+    """
+    name = state.dataset.name
+    found = state.sessions.get(number)
+    if found is None:
+        raise SessionClosed(f"session {number} of dataset {name} is closed: open another one to ask more")
+    if found.mark != mark:
+        raise UnknownSession(f"dataset {name} has no session {number}.{mark}")
+    if not admin and principal != found.opener:
+        raise Forbidden(
+            f"session {number} of dataset {name} is somebody else's: its opener or an admin answers and "
+            "closes it"
+        )
+    return found
+
+
+def check_run(state: State, number: int, found: OpenSession, run: int) -> None:
+    """Raise SessionMovedOn unless `run` is the one that the session is in."""
+    if run != found.run:
+        raise SessionMovedOn(
+            f"the answer ends run {run} of session {number} of dataset {state.dataset.name}, which is in run "
+            f"{found.run}: nothing was charged. Only one runner may answer a session",
+            run=found.run,
+        )
+
+
+def end(state: State, command: EndCommand, known: Row | None, time: str) -> Decision:
+    """Once. A session of a closed dataset can end too: nothing is charged."""
+    number = command.session
+    if known is not None:
+        return _again(state, command, known)
+    found = session_of(state, number, command.mark, command.principal, admin=command.admin)
+    document: dict[str, Any] = {
+        "type": "session_closed",
+        "time": time,
+        "principal": command.principal,
+        "session": number,
+        "above": found.above,
+    }
+    if command.run is not None:
+        check_run(state, number, found, command.run)
+        document |= {"above": found.above + 1, "run": command.run, "key": command.key}
+    return admit(state, document, command.ledger_key)
+
+
+def _again(state: State, command: EndCommand, known: Row) -> Decision:
+    entry = json.loads(known.body)
+    if entry_hash(known.body) != known.hash or entry.get("session") != command.session:
+        raise LedgerCorrupt(
+            f"the end of session {command.session} is not where it should be: run odometer verify",
+            sequence=known.sequence,
+        )
+    if command.run is None or (entry.get("run"), entry.get("key")) == (command.run, command.key):
+        return Replayed(known, state)
+    raise SessionClosed(
+        f"session {command.session} of dataset {state.dataset.name} is closed (entry {known.sequence}): open "
+        "another one to ask more",
+        sequence=known.sequence,
+    )

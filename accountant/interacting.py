@@ -1,0 +1,172 @@
+"""Sessions as people see them, and what is to be asked of the ledger for an answer. Reads only."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from accountant import forms
+from accountant.answering import check_run, session_of
+from accountant.budgets import Charge
+from accountant.commands import Caller, ChargeCommand, EndCommand, Prepared, end_key
+from accountant.documents import validated
+from accountant.entries import entry_hash
+from accountant.errors import Forbidden, KeyReused, LedgerCorrupt, UnknownSession
+from accountant.forms import Group, SessionAnswer
+from accountant.ledger import State
+from accountant.mechanisms.base import frozen, thawed
+from accountant.open_sessions import Answer, Opening, OpenSession
+from accountant.requests import Body, hold_id, idempotency_key
+from accountant.sessions import ANY_SESSION, Session
+from accountant.stores import Store
+
+
+def prepared_opening(body: Body | Mapping[str, Any]) -> Prepared:
+    """The charge that opens a session, from its request.
+
+    Raises MalformedBody, InvalidRequest or BodyTooLarge.
+    """
+    request = validated(forms.OpenSession, body)
+    return Prepared(
+        request.items,
+        request.adjacency,
+        group=request.group,
+        partitions=request.partitions,
+        units=request.units,
+        on_behalf=request.principal,
+        session=Opening(frozen(request.session.document())),
+    ).warm()
+
+
+@dataclass(frozen=True)
+class Known:
+    """A session, open or closed, by the entry that opened it."""
+
+    dataset: str
+    number: int
+    mark: str
+    hash: str
+    entry: dict[str, Any]
+    kind: Session
+
+    @classmethod
+    def read(cls, store: Store, state: State, number: int, mark: str) -> Self:
+        """Raises UnknownSession where no entry of that hash opened one, LedgerCorrupt when it was changed."""
+        name = state.dataset.name
+        rows = store.entries(name, number - 1, 1) if number <= state.head.sequence else []
+        if not rows or rows[0].sequence != number or not rows[0].hash.startswith(mark):
+            raise UnknownSession(f"dataset {name} has no session {number}.{mark}")
+        if entry_hash(rows[0].body) != rows[0].hash:
+            raise LedgerCorrupt(f"entry {number} of {name} was changed: run odometer verify", sequence=number)
+        entry = json.loads(rows[0].body)
+        document = entry["command"].get("session", {}).get("open") if entry["type"] == "charged" else None
+        if document is None:
+            raise UnknownSession(f"dataset {name} has no session {number}.{mark}: that entry opens none")
+        return cls(name, number, mark, rows[0].hash, entry, ANY_SESSION.validate_python(thawed(document)))
+
+    @property
+    def opener(self) -> str:
+        return str(self.entry.get("by", self.entry["principal"]))
+
+    def owned(self, caller: Caller) -> None:
+        """Raise Forbidden unless the caller may answer and close it."""
+        if not caller.admin and caller.principal != self.opener:
+            raise Forbidden(
+                f"session {self.number}.{self.mark} is somebody else's: its opener or an admin answers and "
+                "closes it"
+            )
+
+    def document(self, state: State) -> dict[str, Any]:
+        """As it is in `state`."""
+        found = state.sessions.get(self.number)
+        return {
+            "session": {
+                "id": hold_id(None, self.number, self.hash),
+                "dataset": state.dataset.name,
+                "session": self.kind.document(),
+                "principal": self.entry["principal"],
+                "by": self.entry.get("by"),
+                "team": self.entry.get("team"),
+                "group": self.entry["command"].get("group"),
+                "partitions": self.entry["command"].get("partitions"),
+                "time": self.entry["time"],
+                "open": found is not None,
+                "above": None if found is None else found.above,
+                "run": None if found is None else found.run,
+                "above_left": 0 if found is None else self.kind.most_above - found.above,
+            }
+        }
+
+    def answer(
+        self, store: Store, state: State, wanted: SessionAnswer, key: str | None, caller: Caller
+    ) -> ChargeCommand | EndCommand | None:
+        """What to ask the ledger for an answer; None when it is free.
+
+        `state` must be read before: an answer that was admitted after it is found by its key.
+        """
+        self.owned(caller)
+        if not (self.kind.above(last=False) if wanted.above else self.kind.below()):
+            self._present(state, wanted, caller)
+            return None
+        once, principal = idempotency_key(key), self.entry["principal"]
+        by = None if principal == caller.principal else caller.principal
+        step = self._charged(store, f"{by or principal}/{once}", wanted)
+        step = step or self._ended(store, state, once, wanted)
+        if step is None:
+            found = self._present(state, wanted, caller)
+            step = found.run, wanted.above and found.above + 1 == self.kind.most_above
+        run, last = step
+        charges = self.kind.above(last) if wanted.above else self.kind.below()
+        if not charges:
+            return EndCommand(self.number, self.mark, caller.principal, caller.admin, run, once)
+        answer = Answer(self.number, self.mark, wanted.above, run, last, caller.principal, caller.admin)
+        return ChargeCommand(self._prepared(charges, answer), principal, once, by, self.entry.get("team"))
+
+    def _present(self, state: State, wanted: SessionAnswer, caller: Caller) -> OpenSession:
+        """The session as it is now, if it takes the answer."""
+        found = session_of(state, self.number, self.mark, caller.principal, admin=caller.admin)
+        if wanted.run is not None:
+            check_run(state, self.number, found, wanted.run)
+        return found
+
+    def _charged(self, store: Store, ledger_key: str, wanted: SessionAnswer) -> tuple[int, bool] | None:
+        """(run, last) of this very answer when it was charged before, by its key; None without an entry.
+
+        Without a `run` the request alone does not say which run it ended: the entry does.
+        """
+        row = store.find(self.dataset, [ledger_key]).get(ledger_key)
+        if row is None:
+            return None
+        step = json.loads(row.body).get("command", {}).get("session", {})
+        if (step.get("id"), step.get("above")) != (self.number, wanted.above) or (
+            wanted.run is not None and wanted.run != step["run"]
+        ):
+            raise KeyReused(
+                f"key {ledger_key.partition('/')[2]!r} was used for something else (entry {row.sequence}): "
+                "nothing was charged; use a new key for a new answer",
+                sequence=row.sequence,
+            )
+        return int(step["run"]), bool(step["last"])
+
+    def _ended(self, store: Store, state: State, key: str, wanted: SessionAnswer) -> tuple[int, bool] | None:
+        """(run, last) of this very answer when it ended the session at no cost."""
+        if self.number in state.sessions:
+            return None
+        name = end_key(self.number)
+        row = store.find(self.dataset, [name]).get(name)
+        entry = {} if row is None else json.loads(row.body)
+        if not wanted.above or entry.get("key") != key or wanted.run not in (None, entry["run"]):
+            return None
+        return int(entry["run"]), True
+
+    def _prepared(self, charges: tuple[Charge, ...], answer: Answer) -> Prepared:
+        """On the scopes that were named at the opening."""
+        command = self.entry["command"]
+        parts, group = command.get("partitions"), command.get("group")
+        return Prepared(
+            charges,
+            None,
+            group=None if group is None else Group.model_validate(group),
+            partitions=parts if parts is None or parts == "all" else tuple(parts),
+            session=answer,
+        ).warm()

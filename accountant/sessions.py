@@ -1,0 +1,149 @@
+"""The kinds of session: interactive mechanisms that charge as their public answers come.
+
+A kind is a frozen document that says, by pure functions, what is charged when it opens and after each answer.
+Whatever is charged is paid before the step that it is for; subclassing registers.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
+
+from pydantic import Field, TypeAdapter
+
+from accountant.budgets import Charge
+from accountant.mechanisms import Document, Mechanism, Whole
+from accountant.mechanisms.interactive import AboveThreshold, RunEpsilon
+from accountant.mechanisms.noise import Gaussian, NoiseMultiplier
+
+ABOVE_MAX = 1_000_000
+"""Of the above answers of one session."""
+MostAbove = Annotated[Whole, Field(ge=1, le=ABOVE_MAX)]
+
+
+class Session(Document):
+    """An interactive mechanism: queries are asked until so many of them were answered with above."""
+
+    if TYPE_CHECKING:
+        kind: str
+
+    title: ClassVar[str]
+    purpose: ClassVar[str]
+    source: ClassVar[str]
+    examples: ClassVar[tuple[dict[str, Any], ...]]
+    registry: ClassVar[dict[str, type["Session"]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        kind = cls.model_fields["kind"].default
+        if Session.registry.setdefault(kind, cls) is not cls:
+            raise TypeError(f"two kinds of session call themselves {kind!r}")
+
+    @property
+    def most_above(self) -> int:
+        """After so many above answers the session is closed."""
+        raise NotImplementedError
+
+    def opening(self) -> tuple[Charge, ...]:
+        """What is charged before the first query."""
+        raise NotImplementedError
+
+    def below(self) -> tuple[Charge, ...]:
+        """What is charged after a below answer, before the next query; nothing when it is free."""
+        raise NotImplementedError
+
+    def above(self, last: bool) -> tuple[Charge, ...]:
+        """What is charged with an above answer; after the `last` one no query follows."""
+        raise NotImplementedError
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document, without what was not given."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class SparseVector(Session):
+    """Sparse vector: runs of AboveThreshold, each paid before it begins; answers below are free."""
+
+    kind: Literal["sparse_vector"] = "sparse_vector"
+    epsilon_threshold: RunEpsilon
+    """Sensitivity of the queries over the scale of the Laplace noise on the threshold: scale
+    Δ/epsilon_threshold, drawn afresh for each run. In nats, 1e-9 to 1e3."""
+    epsilon_answers: RunEpsilon
+    """Twice the sensitivity of the queries over the scale of the Laplace noise on each of them: scale
+    2Δ/epsilon_answers; of monotone queries Δ/epsilon_answers. In nats, 1e-9 to 1e3."""
+    max_above: MostAbove
+    """After so many above answers it closes, 1 to 1,000,000. Each of them ends a run."""
+
+    title: ClassVar[str] = "Sparse vector"
+    purpose: ClassVar[str] = "Many queries against a threshold, few of which are expected to be above it."
+    source: ClassVar[str] = "Dwork, Roth 2014, ch. 3; Lyu, Su, Li 2017, Alg. 1 once per run; Zhu, Wang 2020"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3},
+    )
+
+    @property
+    def most_above(self) -> int:
+        return self.max_above
+
+    def _run(self) -> tuple[Charge, ...]:
+        run = AboveThreshold(epsilon_threshold=self.epsilon_threshold, epsilon_answers=self.epsilon_answers)
+        return (Charge(mechanism=run, count=1),)
+
+    def opening(self) -> tuple[Charge, ...]:
+        return self._run()
+
+    def below(self) -> tuple[Charge, ...]:
+        return ()
+
+    def above(self, last: bool) -> tuple[Charge, ...]:
+        return () if last else self._run()
+
+
+class ConfidentGnmax(Session):
+    """Confident-GNMax: each query is checked against a threshold, and answered only when it passes."""
+
+    kind: Literal["confident_gnmax"] = "confident_gnmax"
+    noise_multiplier_check: NoiseMultiplier
+    """Standard deviation of the Gaussian noise on the largest count over 1: a teacher moves it by one vote.
+    The paper's σ₁. 0.01 to 1e9."""
+    noise_multiplier_answer: NoiseMultiplier
+    """Standard deviation of the Gaussian noise on the counts over √2: a teacher moves two counts by one. The
+    paper's σ₂ over √2. 0.01 to 1e9."""
+    max_answers: MostAbove
+    """After so many answered queries it closes, 1 to 1,000,000."""
+
+    title: ClassVar[str] = "Confident-GNMax (PATE)"
+    purpose: ClassVar[str] = "Labels from teachers' votes, given only where enough of them agree."
+    source: ClassVar[str] = "Papernot et al. 2018, Alg. 1; data-independent: α/(2z²) for check and answer"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "kind": "confident_gnmax",
+            "noise_multiplier_check": 150.0,
+            "noise_multiplier_answer": 28.28,
+            "max_answers": 100,
+        },
+    )
+
+    @property
+    def most_above(self) -> int:
+        return self.max_answers
+
+    def opening(self) -> tuple[Charge, ...]:
+        return (_once(Gaussian(noise_multiplier=self.noise_multiplier_check)),)
+
+    def below(self) -> tuple[Charge, ...]:
+        return self.opening()
+
+    def above(self, last: bool) -> tuple[Charge, ...]:
+        answer = _once(Gaussian(noise_multiplier=self.noise_multiplier_answer))
+        return (answer,) if last else (answer, *self.opening())
+
+
+def _once(mechanism: Mechanism) -> Charge:
+    return Charge(mechanism=mechanism, count=1)
+
+
+_KINDS: Any = tuple(Session.registry[kind] for kind in sorted(Session.registry))
+if TYPE_CHECKING:
+    AnySession = Session
+else:
+    AnySession = Annotated[Union[_KINDS], Field(discriminator="kind")]  # noqa: UP007  (of a tuple)
+ANY_SESSION: TypeAdapter[Session] = TypeAdapter(AnySession)
