@@ -46,7 +46,6 @@ NOT_BUILT = {
         "dlaplace-comp dgauss-01 dgauss-02 dgauss-03 skellam-01 skellam-rdp-a8-l14-s1 skellam-rdp-a32-l14-s1 "
         "skellam-rdp-a8-l1100-s1 skellam-rdp-a8-l14-s100"
     ),
-    "selection is no mechanism here yet": "svt-svt1 svt-svt4 svt-svt3",
     "trees of correlated noise are no mechanism here yet": (
         "tree-1-7-8 tree-3-3-9 tree-3-2-7 tree-8-2-24 tree-so-1 tree-so-2"
     ),
