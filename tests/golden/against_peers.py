@@ -2,8 +2,8 @@
 
     python tests/golden/against_peers.py [--peer dp_accounting] [--kind laplace] [--draws 2000] [--seed 1]
 
-Ours is never below the truth, and within 1e-6 of the peer's, relative. Where it is not, one of the two is wrong
-or looser: that is accepted only where the truth at 50 digits sides with ours and the reason is listed in
+Ours is never below the truth, and within 1e-6 of the peer's, relative. Where it is not, one of the two is
+wrong or looser: that is accepted only where the truth at 50 digits sides with ours and the reason is listed in
 `EXPLAINED`. Exit code 1 for anything else.
 """
 
@@ -220,7 +220,7 @@ def _against_truth(point: Point, result: Result) -> str | None:
         return None if point.exact == 0 else "the truth is 0"
     above = oracles.number(point.exact) / truth - 1
     result.above = max(result.above, float(above))
-    if above < -mp.mpf(10) ** (5 - oracles.DIGITS):
+    if above < -(mp.mpf(10) ** (5 - oracles.DIGITS)):
         return f"below the truth by {mp.nstr(-above, 5)}, relative"
     return f"above the truth by {mp.nstr(above, 5)}, relative" if above > CLOSE else None
 
@@ -239,7 +239,9 @@ def _judge_epsilon(pair: Pair, document: Document, rng: np.random.Generator, res
     if theirs > 0:
         result.excess = max(result.excess, ours / theirs - 1)
     if not ours >= theirs:
-        result.failures.append(f"epsilon {ours!r} at delta {delta!r} is below the tight {theirs!r}: {document}")
+        result.failures.append(
+            f"epsilon {ours!r} at delta {delta!r} is below the tight {theirs!r}: {document}"
+        )
 
 
 # -- the command ---------------------------------------------------------------------------------------

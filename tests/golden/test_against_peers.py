@@ -1,4 +1,4 @@
-"""A few draws of what tests/golden/against_peers.py does with thousands: every pair with what is installed."""
+"""A few draws of what tests/golden/against_peers.py does with thousands, for what is installed."""
 
 import pytest
 
@@ -22,7 +22,9 @@ def test_a_difference_that_nobody_explained_fails() -> None:
     [known] = [pair for peer, pair in PAIRS if peer == "dp_accounting" and pair.name == "gaussian"]
     assert known.curve is not None
     curve = known.curve
-    wrong = Pair("gaussian", known.draw, lambda document, orders: [1.001 * x for x in curve(document, orders)])
+    wrong = Pair(
+        "gaussian", known.draw, lambda document, orders: [1.001 * x for x in curve(document, orders)]
+    )
     result = against_peers.compare("dp_accounting", wrong, 3, seed=1)
     assert len(result.failures) == result.points
     assert "not listed" in result.failures[0]

@@ -47,6 +47,34 @@ def above_threshold(rng: Rng) -> Document:
     return {"kind": "above_threshold", "epsilon_threshold": epsilon, "epsilon_answers": epsilon}
 
 
+def discrete_gaussian(rng: Rng) -> Document:
+    return {"kind": "discrete_gaussian", "noise_multiplier": number(rng, 0.3, 100)}
+
+
+def discrete_laplace(rng: Rng) -> Document:
+    # By their quotient: of 1,000 over 0.1 nobody would compute a distribution.
+    sensitivity = whole(rng, 1, 100)
+    scale = float(f"{sensitivity * number(rng, 0.1, 100):.6g}")
+    return {"kind": "discrete_laplace", "scale": scale, "sensitivity": sensitivity}
+
+
+def adaptive_clipping(rng: Rng) -> Document:
+    noises = {
+        "gradient_noise_multiplier": number(rng, 0.1, 100),
+        "count_standard_deviation": number(rng, 1, 100),
+    }
+    return {"kind": "adaptive_clipping", **noises}
+
+
+def tree(rng: Rng) -> Document:
+    shape = {"steps": whole(rng, 1, 100_000), "trees": whole(rng, 1, 20)}
+    return {"kind": "tree_aggregation", "noise_multiplier": number(rng, 0.1, 100), **shape}
+
+
+def votes(rng: Rng) -> Document:
+    return {"kind": "pate_gnmax", "standard_deviation_of_counts": number(rng, 0.1, 1000)}
+
+
 def response(rng: Rng, k: int) -> Document:
     """Randomised response by its probability of the truth: ε between 0.001 and 20."""
     truth = 1 / (1 + (k - 1) * math.exp(-number(rng, 1e-3, 20)))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from autodp import mechanism_zoo as zoo
-from autodp import transformer_zoo
+from autodp import rdp_bank, transformer_zoo
 
 from tests.support.peers import Order, Pair, draws
 
@@ -24,6 +24,8 @@ def mechanism_of(document: Document) -> Any:
             return zoo.PureDP_Mechanism(document["epsilon"])
         case "zcdp":
             return zoo.zCDP_Mechanism(document["rho"])
+        case "discrete_gaussian":
+            return zoo.DiscreteGaussianMechanism(document["noise_multiplier"])
         case "exponential":
             return zoo.ExponentialMechanism(document["epsilon"])
         case "above_threshold":
@@ -36,6 +38,12 @@ def mechanism_of(document: Document) -> Any:
 def curve(document: Document, orders: Sequence[Order]) -> list[float]:
     mechanism = mechanism_of(document)
     return [float(mechanism.RenyiDP(order)) for order in orders]
+
+
+def votes(document: Document, orders: Sequence[Order]) -> list[float]:
+    """Of noisy votes it takes the paper's σ: the deviation of the noise on a count."""
+    params = {"sigma": document["standard_deviation_of_counts"]}
+    return [float(rdp_bank.RDP_inde_pate_gaussian(params, order)) for order in orders]
 
 
 def sampled(improved: bool) -> Callable[[Document, Sequence[Order]], list[float]]:
@@ -56,6 +64,8 @@ PAIRS: Final = (
     Pair("randomized_response", draws.binary_response, curve),
     Pair("pure", draws.pure, curve),
     Pair("zcdp", draws.zcdp, curve),
+    Pair("discrete_gaussian", draws.discrete_gaussian, curve),
+    Pair("pate_gnmax", draws.votes, votes),
     Pair("exponential", draws.exponential, curve),
     Pair("above_threshold", draws.above_threshold, curve),
     Pair("poisson_subsampled(gaussian)", draws.sampled_gaussian, sampled(True), fractional_max=16, points=5),

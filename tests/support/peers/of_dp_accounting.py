@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import dp_accounting as dp
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.rdp import RdpAccountant
 
 from tests.support.peers import Order, Pair, draws
@@ -30,6 +32,9 @@ def event_of(document: Document) -> dp.DpEvent:
             return dp.ZCDpEvent(document["rho"])
         case "poisson_subsampled":
             return dp.PoissonSampledDpEvent(document["sampling_rate"], event_of(document["base"]))
+        case "adaptive_clipping":
+            count = dp.GaussianDpEvent(2 * document["count_standard_deviation"])  # of sensitivity ½
+            return dp.ComposedDpEvent([dp.GaussianDpEvent(document["gradient_noise_multiplier"]), count])
     raise KeyError(document["kind"])
 
 
@@ -44,10 +49,43 @@ def response(document: Document, orders: Sequence[Order]) -> Sequence[float]:
     return composed(dp.RandomizedResponseDpEvent(redrawn, k), orders, REPLACE)
 
 
+def tree(document: Document, orders: Sequence[Order]) -> Sequence[float]:
+    """Each unit takes part once, in one of the trees: its only case with a Rényi curve."""
+    steps = [document["steps"]] * document["trees"]
+    event = dp.SingleEpochTreeAggregationDpEvent(document["noise_multiplier"], steps)
+    return composed(event, orders, dp.NeighboringRelation.REPLACE_SPECIAL)
+
+
+def tight(document: Document, delta: float) -> float:
+    """The ε of a privacy-loss distribution, rounded down."""
+    down = {"pessimistic_estimate": False, "value_discretization_interval": 1e-3}
+    match document["kind"]:
+        case "discrete_laplace":
+            found = pld.from_discrete_laplace_mechanism(
+                1 / document["scale"], sensitivity=document["sensitivity"], **down
+            )
+        case "discrete_gaussian":
+            found = pld.from_discrete_gaussian_mechanism(document["noise_multiplier"], **down)
+        case "pure" | "approximate":
+            stated = DifferentialPrivacyParameters(document["epsilon"], document.get("delta", 0.0))
+            # It knows no rounding down: a cell that ends at ε, and less than the width of one off.
+            found = pld.from_privacy_parameters(stated, document["epsilon"] / 1000 * (1 + 1e-12))
+            return float(found.get_epsilon_for_delta(delta)) * (1 - 1e-9)
+        case kind:
+            raise KeyError(kind)
+    return float(found.get_epsilon_for_delta(delta))
+
+
 PAIRS: Final = (
     Pair("gaussian", draws.gaussian, plain),
     Pair("laplace", draws.laplace, plain),
     Pair("zcdp", draws.zcdp, plain),
     Pair("randomized_response", draws.any_response, response),
+    Pair("adaptive_clipping", draws.adaptive_clipping, plain),
+    Pair("tree_aggregation", draws.tree, tree),
+    Pair("discrete_laplace", draws.discrete_laplace, epsilon=tight),
+    Pair("discrete_gaussian", draws.discrete_gaussian, epsilon=tight),
+    Pair("pure", draws.pure, epsilon=tight),
+    Pair("approximate", draws.approximate, epsilon=tight),
     Pair("poisson_subsampled(gaussian)", draws.sampled_gaussian, plain, fractional_max=16, points=5),
 )
