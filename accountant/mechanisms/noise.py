@@ -53,6 +53,9 @@ class Gaussian(Mechanism):
         orders = [order * mu_squared / 2 for order in grid.exact_orders]
         return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
 
+    def as_gaussian(self) -> float | None:
+        return self.noise_multiplier
+
     def noisier(self, factor: float) -> Self | None:
         noise = max(self.noise_multiplier, LEAST_NOISE_MULTIPLIER) * factor
         within = bounded(noise, LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER)

@@ -42,13 +42,6 @@ NOT_BUILT = {
     "the neighbour that replaces a report by a blank is not one of randomised response's here": (
         "rr-replace-special-k10-p0.3 rr-replace-special-k3-p0.01"
     ),
-    "discrete noise is no mechanism here yet": (
-        "dlaplace-comp dgauss-01 dgauss-02 dgauss-03 skellam-01 skellam-rdp-a8-l14-s1 skellam-rdp-a32-l14-s1 "
-        "skellam-rdp-a8-l1100-s1 skellam-rdp-a8-l14-s100"
-    ),
-    "trees of correlated noise are no mechanism here yet": (
-        "tree-1-7-8 tree-3-3-9 tree-3-2-7 tree-8-2-24 tree-so-1 tree-so-2"
-    ),
     "the central limit is an approximation below the truth: never decided on, never shown": "gdp-01 gdp-02",
     "shuffling is no mechanism here yet": "shuffle-num shuffle-closed shuffle-regime",
     "data-dependent votes (PATE) are no mechanism here yet": (

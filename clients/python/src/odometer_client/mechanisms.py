@@ -11,19 +11,32 @@ from odometer_client.mechanism import Mechanism
 __all__ = [
     "BY_KIND",
     "AboveThreshold",
+    "AdaptiveClipping",
     "Approximate",
+    "CountMeanSketch",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "DistributedDiscreteGaussian",
     "Exponential",
     "Gaussian",
     "Gdp",
+    "HadamardResponse",
     "Laplace",
+    "LocalHashing",
     "Mechanism",
     "NonPrivate",
+    "PateGnmax",
+    "PateLnmax",
     "PermuteAndFlip",
     "PoissonSubsampled",
     "Pure",
     "RandomizedResponse",
+    "Rappor",
     "RenyiCurve",
     "ReportNoisyMax",
+    "Skellam",
+    "TreeAggregation",
+    "UnaryEncoding",
     "Zcdp",
 ]
 
@@ -55,6 +68,36 @@ class AboveThreshold(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdaptiveClipping(Mechanism):
+    """A clipped noisy sum and the noisy count of unclipped units that adapts the clip, of one batch.
+
+    DP-SGD or DP-FedAvg whose clip norm follows a noisy quantile.
+    Not for: A count of the bits themselves (0 or 1: its sensitivity is 1, not ½); averages over a drawn
+    batch.
+    Valid under add_remove, zero_out only; replacing a unit moves the sum by 2C and the count by 1: under
+    replace_one charge composed of gaussian(noise over 2C) and gaussian(σ_b).
+
+    Loss of one release: a Gaussian of multiplier z, 1/z² = 1/z_g² + 1/(2σ_b)².
+    Source: Andrew, Thakkar, McMahan, Ramaswamy 2021, Thm. 1.
+    """
+
+    kind: ClassVar[str] = "adaptive_clipping"
+
+    noise_multiplier: float | None = None
+    """z of both together: what is charged; 0.01 to 1e9. Give this or gradient_noise_multiplier.
+
+    The sum's own noise must then be z_g = (z⁻² − (2σ_b)⁻²)^{−1/2} times the clip norm, which is more than z.
+    """
+    gradient_noise_multiplier: float | None = None
+    """z_g: standard deviation of the noise on the sum, over the clip norm in force; 0.01 to 1e9."""
+    count_standard_deviation: float
+    """σ_b: standard deviation of the noise on the count, each unit counted as its bit less ½.
+
+    0.01 to 1e9, and above z/2.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class Approximate(Mechanism):
     """Any (ε, δ)-DP release.
 
@@ -71,6 +114,93 @@ class Approximate(Mechanism):
     """ε of one release under the dataset's adjacency, in nats, 0 to 1e6."""
     delta: float
     """δ of one release, 0 ≤ δ < 1. It counts against δ_add of approximate budgets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountMeanSketch(Mechanism):
+    """Reports one row of a sketch, a vector with one bit set, every entry flipped with probability 1/(e^{ε/2}+1).
+
+    Frequencies over a large set of values, by a hashed and noisy vector.
+    Not for: The one-bit variant: hadamard_response.
+    Valid under replace_one only; who reports is public here, so the neighbours differ in one value: open
+    the dataset with replace_one.
+
+    Loss of one release: twice binary randomised response of ε/2: two entries differ; D_∞ = ε, ρ =
+    ε·tanh(ε/4).
+    Source: Differential Privacy Team, Apple 2017, section 3.2.
+    """
+
+    kind: ClassVar[str] = "count_mean_sketch"
+
+    epsilon: float
+    """Pure ε of one report in nats, 0 to 100."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussian(Mechanism):
+    """Discrete Gaussian noise N_Z(0, σ²) on each coordinate of an integer vector.
+
+    Counts released with noise drawn on the integers, without floating point.
+    Not for: A gdp budget (it has no μ); a sum of several parties' discrete Gaussians (use
+    distributed_discrete_gaussian).
+
+    Loss of one release: D_α ≤ α/(2z²), ρ = 1/(2z²), with z = noise_multiplier; no μ: it is not 1/z-GDP.
+    Source: Canonne, Kamath, Steinke 2020, Prop. 5 and Thm. 14.
+    """
+
+    kind: ClassVar[str] = "discrete_gaussian"
+
+    noise_multiplier: float
+    """The parameter σ of the noise over the vector's L2 sensitivity, under the dataset's adjacency.
+
+    σ is the law's parameter, P(x) ∝ e^{−x²/(2σ²)}; its standard deviation is no larger.
+    0 (no noise) or 0.01 to 1e9.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteLaplace(Mechanism):
+    """Two-sided geometric noise, P(x) ∝ e^{−|x|/b}, on an integer of bounded sensitivity.
+
+    A count released with geometric noise, without floating point.
+    Not for: Continuous Laplace noise (its curve is lower, up to 29 %); a vector: charge each coordinate.
+
+    Loss of one release: D_α = log{[p^{(1−α)Δ} + p^{αΔ}]/(1+p) + (1−p)/(1+p)·p^{(1−α)Δ}·Σ_{x=1}^{Δ−1}
+    p^{(2α−1)x}}/(α−1), p = e^{−1/b}, D_∞ = ε = Δ/b, ρ = ε·tanh(ε/2), μ = 2Φ⁻¹(e^ε/(1+e^ε)) (both of any
+    ε-DP mechanism).
+    Source: Ghosh, Roughgarden, Sundararajan 2012; direct summation.
+    """
+
+    kind: ClassVar[str] = "discrete_laplace"
+
+    scale: float
+    """b of the noise itself, in the integer's own units, 1e-3 to 1e12: p = e^{−1/b}."""
+    sensitivity: int
+    """How far the integer may move under the dataset's adjacency, 1 to 1e9 and 1e3 times the scale."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributedDiscreteGaussian(Mechanism):
+    """A secure sum of integer vectors to which each client added discrete Gaussian noise of its own.
+
+    A federated round whose clients add the noise before secure aggregation.
+    Not for: Noise drawn by the server (use discrete_gaussian); sums that wrap around modulo.
+
+    Loss of one release: D_α = ρα, ρ = min{Δ²/(nσ²) + τd/2, (Δ/(√n·σ) + τ√d)²}/2, τ = 10·Σ_{k<n}
+    e^{−2π²σ²k/(k+1)}.
+    Source: Kairouz, Liu, Steinke 2021, Thm. 1.
+    """
+
+    kind: ClassVar[str] = "distributed_discrete_gaussian"
+
+    client_noise: float
+    """The parameter σ of each client's noise, in the integer units that are summed, 0.5 to 1e9."""
+    clients: int
+    """How many clients' noise is surely in the sum, 1 to 1e9: without those that may drop out or collude."""
+    l2_sensitivity: float
+    """How far the integer sum may move, L2, under the dataset's adjacency, after rounding; 1e-6 to 1e12."""
+    dimension: int
+    """Coordinates of the vector, with padding, 1 to 1e12."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +265,26 @@ class Gdp(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HadamardResponse(Mechanism):
+    """Reports one random coordinate of the Hadamard transform of the value, flipped with probability 1/(e^ε+1).
+
+    Frequencies over a large set of values, from a single noisy bit of each person.
+    Not for: Several coordinates in one report: charge each.
+    Valid under replace_one only; who reports is public here, so the neighbours differ in one value: open
+    the dataset with replace_one.
+
+    Loss of one release: binary randomised response: D_∞ = ε, ρ = ε·tanh(ε/2), μ = 2Φ⁻¹(e^ε/(1+e^ε)).
+    Source: Differential Privacy Team, Apple 2017, section 3.3 (exact); Acharya, Sun, Zhang 2019 (an upper
+    bound).
+    """
+
+    kind: ClassVar[str] = "hadamard_response"
+
+    epsilon: float
+    """Pure ε of one report in nats, 0 to 100."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Laplace(Mechanism):
     """Laplace noise on an answer of bounded L1 sensitivity, given by its scale or by its epsilon.
 
@@ -155,6 +305,27 @@ class Laplace(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LocalHashing(Mechanism):
+    """Hashes the value into g buckets by a public hash of one's own, and randomises the bucket: OLH, BLH.
+
+    Frequencies over a large set of values, from one noisy bucket of each person.
+    Not for: A hash that is chosen by looking at the value.
+    Valid under replace_one only; who reports is public here, so the neighbours differ in one value: open
+    the dataset with replace_one.
+
+    Loss of one release: as randomised response over g values: two values that hash alike lose nothing.
+    Source: Wang, Blocki, Li, Jha 2017, section 4.4.
+    """
+
+    kind: ClassVar[str] = "local_hashing"
+
+    buckets: int
+    """g, the range of the hash, 2 to 1e9 (OLH: e^ε + 1, rounded)."""
+    epsilon: float
+    """Pure ε of a report in nats, 0 to 100: the hashed bucket is told with probability e^ε/(e^ε + g − 1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NonPrivate(Mechanism):
     """A release without differential privacy: no bound, so every budget refuses it.
 
@@ -169,6 +340,56 @@ class NonPrivate(Mechanism):
 
     what: str
     """What went out and why it has no bound, for the record, 1 to 200 characters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PateGnmax(Mechanism):
+    """The label with the most votes of teachers after Gaussian noise on each count (GNMax).
+
+    One query answered by teachers, each trained on people of its own.
+    Not for: A unit's data must be seen by one teacher and never decide who is at another: assign people
+    by a hash of their id, not by their place in a list. The threshold check of Confident-GNMax: one count
+    moves by one, which is `gaussian`.
+
+    Loss of one release: D_α = α/(2z²), ρ = 1/(2z²), μ = 1/z, with z = noise_multiplier =
+    standard_deviation_of_counts/√2.
+    Source: Papernot et al. 2018, Prop. 8 (α/σ²); post-processing of a Gaussian vector of L2 sensitivity
+    √2.
+    """
+
+    kind: ClassVar[str] = "pate_gnmax"
+
+    noise_multiplier: float | None = None
+    """Standard deviation of the noise on each count over √2, the L2 sensitivity of the votes.
+
+    One teacher moves two counts. The paper's σ is the standard deviation itself: passed here it would halve
+    the charge; give it as `standard_deviation_of_counts`. 0 (no noise) or 0.01 to 1e9.
+    """
+    standard_deviation_of_counts: float | None = None
+    """Standard deviation of the noise on each count, in votes: the paper's σ. 0 (no noise) or 0.02 to 1e9."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PateLnmax(Mechanism):
+    """The label with the most votes of teachers after Laplace noise on each count (LNMax).
+
+    One query answered by teachers, each trained on people of its own.
+    Not for: A unit's data must be seen by one teacher and never decide who is at another: assign people
+    by a hash of their id, not by their place in a list. Gaussian noise on the counts: `pate_gnmax`. Votes
+    that go out themselves: `laplace`.
+
+    Loss of one release: the curve of pure ε = 2γ, and no other: noisy max with Laplace noise is not
+    ε²/8-zCDP.
+    Source: Papernot et al. 2017, section 3.1 (2γ-DP a query); the curve of pure ε: see `pure`.
+    """
+
+    kind: ClassVar[str] = "pate_lnmax"
+
+    gamma: float
+    """One over the scale of the Laplace noise on each count of votes, 1e-12 to 500.
+
+    A query is 2γ-DP, not γ-DP: one teacher that changes its vote moves two counts by one.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +454,38 @@ class RandomizedResponse(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rappor(Mechanism):
+    """Bloom-filter bits, randomised once for ever and again for each report.
+
+    Frequencies of strings, from repeated noisy reports of each person.
+    Not for: A value that changes over time as if it were one: each new value is another charge.
+    Valid under replace_one only; who reports is public here, so the neighbours differ in one value: open
+    the dataset with replace_one.
+
+    Loss of one release: kept: 2h times binary randomised response of log((1−f/2)/(f/2)), D_∞ =
+    2h·log((1−f/2)/(f/2)). fresh: h times D_α(Bern q* ‖ Bern p*) + D_α(Bern p* ‖ Bern q*), D_∞ =
+    h·log(q*(1−p*)/(p*(1−q*))), q* = f(p+q)/2 + (1−f)q, p* = f(p+q)/2 + (1−f)p.
+    Source: Erlingsson, Pihur, Korolova 2014, Thm. 1, section 3.2 (one report).
+    """
+
+    kind: ClassVar[str] = "rappor"
+
+    h: int
+    """Number of hash functions of the Bloom filter, 1 to 1000 (basic RAPPOR: 1)."""
+    f: float
+    """Share of bits that the permanent randomisation replaces by a fair coin, 0 to 1 (0: none)."""
+    p: float | None = None
+    """Instantaneous randomisation: probability of reporting 1 where the permanent bit is 0."""
+    q: float | None = None
+    """Instantaneous randomisation: probability of reporting 1 where the permanent bit is 1."""
+    permanent_bits: str
+    """kept: drawn once for each value of a person and kept, so that ONE charge covers all reports of that
+    value, for ever, and p and q do not lower it. fresh: drawn anew for every report, so that each report is a
+    charge of its own; p and q are needed. Never charge reports of kept bits as fresh ones: they are not independent.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class RenyiCurve(Mechanism):
     """A Rényi curve given at some orders.
 
@@ -270,6 +523,84 @@ class ReportNoisyMax(Mechanism):
 
     Δ is meant under the dataset's adjacency. Where all scores move in one direction only: Δ over the scale.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skellam(Mechanism):
+    """An integer vector, or a secure sum of such, with Skellam noise (a difference of two Poissons).
+
+    A federated round with noise that stays Skellam when clients' noise is summed.
+    Not for: Noise over a coarse grid (little scaling): the second term is then large.
+
+    Loss of one release: D_α ≤ αΔ₂²/(2v) + min{((2α−1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v)} at whole α, (α−1)D_α
+    linear between; ρ = D_2.
+    Source: Agarwal, Kairouz, Liu 2021, Thm. 3.5.
+    """
+
+    kind: ClassVar[str] = "skellam"
+
+    variance: float
+    """Variance of all noise on one coordinate of the sum, 1e-6 to 1e18: clients' variances add."""
+    l1_sensitivity: float
+    """How far the vector may move, L1, under the dataset's adjacency, after rounding; 1e-6 to 1e12."""
+    l2_sensitivity: float
+    """The same in L2; at most l1_sensitivity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeAggregation(Mechanism):
+    """All noisy partial sums of a stream of gradients, of one run or epoch (DP-FTRL).
+
+    Training without sampling: every prefix sum comes out of one tree of noise.
+    Not for: Charging part of a run: it is one release, its steps share noise. Matrix factorisation:
+    charge gaussian with the noise over the matrix's own sensitivity.
+    Valid under replace_one, zero_out only; a unit that is added or removed shifts the steps of all later
+    ones: open the dataset with zero_out (or replace_one, with the noise over 2C).
+
+    Loss of one release: a Gaussian of multiplier z/√s, s the largest sum over nodes of (participations
+    under it)²; s = ⌊log₂ steps⌋ + 1 for one participation.
+    Source: Kairouz, McMahan, Song, Thakkar, Thakurta, Xu 2021, Thm. 4.1 and App. D.
+    """
+
+    kind: ClassVar[str] = "tree_aggregation"
+
+    noise_multiplier: float
+    """Standard deviation of a node's noise over the clip norm (2C under replace_one); 0 or 0.01 to 1e9."""
+    steps: int
+    """Steps of each tree, 1 to 1e9."""
+    trees: int = 1
+    """Trees one after another, 1 to 1e6: one more than the number of restarts."""
+    participations: int = 1
+    """In how many steps a unit takes part at most, over all trees, 1 to 1e6."""
+    separation: int = 0
+    """Steps that lie strictly between two participations of a unit, at least, 0 to 1e9."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnaryEncoding(Mechanism):
+    """Reports one bit per possible value, each randomised: SUE, OUE, basic one-time RAPPOR.
+
+    Frequencies of a category, from one noisy bit vector of each person.
+    Not for: Several values of one person in one vector: more than two bits differ.
+    Valid under replace_one only; who reports is public here, so the neighbours differ in one value: open
+    the dataset with replace_one.
+
+    Loss of one release: D_α = D_α(Bern p ‖ Bern q) + D_α(Bern q ‖ Bern p), D_∞ = ε =
+    log(p(1−q)/(q(1−p))), ρ = min{ε²/4, ε·tanh(ε/2)}, μ² = 2·[2Φ⁻¹(e^{ε/2}/(1+e^{ε/2}))]² or that of pure
+    ε if less.
+    Source: Wang, Blocki, Li, Jha 2017, section 4.3; two bits differ, each of range ε.
+    """
+
+    kind: ClassVar[str] = "unary_encoding"
+
+    p: float | None = None
+    """Probability of reporting 1 for the bit of the true value, 0 to 1, at least q; given with q."""
+    q: float | None = None
+    """Probability of reporting 1 for the bit of any other value, 0 to 1."""
+    optimized_epsilon: float | None = None
+    """In place of p and q: the pure ε of OUE in nats, 0 to 100 (p = 1/2, q = 1/(e^ε + 1))."""
+    symmetric_epsilon: float | None = None
+    """In place of p and q: the pure ε of SUE in nats, 0 to 100 (p = e^{ε/2}/(e^{ε/2} + 1), q = 1 − p)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,18 +645,31 @@ class PoissonSubsampled(Mechanism):
 
 BY_KIND: Final[dict[str, type[Mechanism]]] = {
     "above_threshold": AboveThreshold,
+    "adaptive_clipping": AdaptiveClipping,
     "approximate": Approximate,
+    "count_mean_sketch": CountMeanSketch,
+    "discrete_gaussian": DiscreteGaussian,
+    "discrete_laplace": DiscreteLaplace,
+    "distributed_discrete_gaussian": DistributedDiscreteGaussian,
     "exponential": Exponential,
     "gaussian": Gaussian,
     "gdp": Gdp,
+    "hadamard_response": HadamardResponse,
     "laplace": Laplace,
+    "local_hashing": LocalHashing,
     "non_private": NonPrivate,
+    "pate_gnmax": PateGnmax,
+    "pate_lnmax": PateLnmax,
     "permute_and_flip": PermuteAndFlip,
     "poisson_subsampled": PoissonSubsampled,
     "pure": Pure,
     "randomized_response": RandomizedResponse,
+    "rappor": Rappor,
     "renyi_curve": RenyiCurve,
     "report_noisy_max": ReportNoisyMax,
+    "skellam": Skellam,
+    "tree_aggregation": TreeAggregation,
+    "unary_encoding": UnaryEncoding,
     "zcdp": Zcdp,
 }
 """The class of each kind."""

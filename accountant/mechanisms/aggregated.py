@@ -1,0 +1,93 @@
+"""Noise that many clients add together under secure aggregation: the server sees the noisy sum alone."""
+
+import math
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from accountant.grid import Grid
+from accountant.loss import Curve
+from accountant.mechanisms.base import Mechanism, Number, Whole, bounded
+from accountant.renyi_discrete import distributed_gaussian_rho, skellam
+
+Clients = Annotated[Whole, Field(ge=1, le=1_000_000_000)]
+Norm = Annotated[Number, Field(ge=1e-6, le=1e12)]
+
+
+class DistributedDiscreteGaussian(Mechanism):
+    """A secure sum of integer vectors to which each client added discrete Gaussian noise of its own."""
+
+    kind: Literal["distributed_discrete_gaussian"] = "distributed_discrete_gaussian"
+    client_noise: Annotated[Number, Field(ge=0.5, le=1e9)]
+    """The parameter σ of each client's noise, in the integer units that are summed, 0.5 to 1e9."""
+    clients: Clients
+    """How many clients' noise is surely in the sum, 1 to 1e9: without those that may drop out or collude."""
+    l2_sensitivity: Norm
+    """How far the integer sum may move, L2, under the dataset's adjacency, after rounding; 1e-6 to 1e12."""
+    dimension: Annotated[Whole, Field(ge=1, le=1_000_000_000_000)]
+    """Coordinates of the vector, with padding, 1 to 1e12."""
+
+    title: ClassVar[str] = "Distributed discrete Gaussian"
+    purpose: ClassVar[str] = "A federated round whose clients add the noise before secure aggregation."
+    formula: ClassVar[str] = (
+        "D_α = ρα, ρ = min{Δ²/(nσ²) + τd/2, (Δ/(√n·σ) + τ√d)²}/2, τ = 10·Σ_{k<n} e^{−2π²σ²k/(k+1)}"
+    )
+    source: ClassVar[str] = "Kairouz, Liu, Steinke 2021, Thm. 1"
+    avoid: ClassVar[str] = "Noise drawn by the server (use discrete_gaussian); sums that wrap around modulo."
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "kind": "distributed_discrete_gaussian",
+            "client_noise": 2.0,
+            "clients": 100,
+            "l2_sensitivity": 10.0,
+            "dimension": 1024,
+        },
+    )
+
+    def curve(self, grid: Grid) -> Curve:
+        rho = distributed_gaussian_rho(self.client_noise, self.clients, self.l2_sensitivity, self.dimension)
+        if not math.isfinite(rho):
+            return Curve.no_bound(grid)
+        return Curve.of(grid, grid.orders * (rho * (1 + 2.0**-50)), rho=rho)
+
+    def noisier(self, factor: float) -> Self | None:
+        return self.model_copy(update={"client_noise": bounded(self.client_noise * factor, 0.5, 1e9)})
+
+
+class Skellam(Mechanism):
+    """An integer vector, or a secure sum of such, with Skellam noise (a difference of two Poissons)."""
+
+    kind: Literal["skellam"] = "skellam"
+    variance: Annotated[Number, Field(ge=1e-6, le=1e18)]
+    """Variance of all noise on one coordinate of the sum, 1e-6 to 1e18: clients' variances add."""
+    l1_sensitivity: Norm
+    """How far the vector may move, L1, under the dataset's adjacency, after rounding; 1e-6 to 1e12."""
+    l2_sensitivity: Norm
+    """The same in L2; at most l1_sensitivity."""
+
+    title: ClassVar[str] = "Skellam"
+    purpose: ClassVar[str] = "A federated round with noise that stays Skellam when clients' noise is summed."
+    formula: ClassVar[str] = (
+        "D_α ≤ αΔ₂²/(2v) + min{((2α−1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v)} at whole α, "
+        "(α−1)D_α linear between; ρ = D_2"
+    )
+    source: ClassVar[str] = "Agarwal, Kairouz, Liu 2021, Thm. 3.5"
+    avoid: ClassVar[str] = "Noise over a coarse grid (little scaling): the second term is then large."
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"kind": "skellam", "variance": 10000.0, "l1_sensitivity": 100.0, "l2_sensitivity": 10.0},
+    )
+
+    @model_validator(mode="after")
+    def _norms(self) -> Self:
+        if self.l2_sensitivity > self.l1_sensitivity:
+            raise ValueError("an L2 norm is never above the L1 norm: check which is which")
+        return self
+
+    def curve(self, grid: Grid) -> Curve:
+        norms = self.l1_sensitivity, self.l2_sensitivity, self.variance
+        # For n < alpha <= n + 1, D_alpha/alpha <= D_{n+1}/n, which falls with n: at most D_2.
+        return Curve.of(grid, skellam(*norms, grid.orders), rho=float(skellam(*norms, np.array([2.0]))[0]))
+
+    def noisier(self, factor: float) -> Self | None:
+        return self.model_copy(update={"variance": bounded(self.variance * factor**2, 1e-6, 1e18)})
