@@ -3,8 +3,8 @@
     python tests/golden/against_peers.py [--peer dp_accounting] [--kind laplace] [--draws 2000] [--seed 1]
 
 Ours is never below the truth, and within 1e-6 of the peer's, relative. Where it is not, one of the two is
-wrong or looser: that is accepted only where the truth at 50 digits sides with ours and the reason is listed in
-`EXPLAINED`. Exit code 1 for anything else.
+wrong or looser: that is accepted only where the truth at 50 digits sides with ours and the reason is listed
+in `EXPLAINED`. Exit code 1 for anything else.
 """
 
 import argparse
