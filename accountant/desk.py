@@ -70,6 +70,18 @@ class Desk:
             raise unknown_dataset(name)
         return state
 
+    def _unmoved(self, state: State) -> bool:
+        """Whether the store still has the end that a state was read at. Raises LedgerRolledBack."""
+        seen = self.teller.seen(state.stream)
+        if self.store.load(state.stream, [])[0] != state.head:
+            return False
+        try:
+            check_history(self.store, state.stream, seen, state)
+        except OdometerError:
+            self.teller.look(state.stream)
+            raise
+        return True
+
     def _read(self, stream: str) -> State | None:
         seen = self.teller.seen(stream)  # before the store is read: the teller moves on meanwhile
         state = load_state(self.store, stream)

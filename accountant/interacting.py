@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from accountant import forms
 from accountant.answering import check_run, session_of
@@ -16,7 +16,7 @@ from accountant.forms import Group, SessionAnswer
 from accountant.ledger import State
 from accountant.mechanisms.base import frozen, thawed
 from accountant.open_sessions import Answer, Opening, OpenSession
-from accountant.requests import Body, hold_id, idempotency_key
+from accountant.requests import Body, hold_id, idempotency_key, session_number
 from accountant.sessions import ANY_SESSION, Session
 from accountant.stores import Store
 
@@ -36,6 +36,28 @@ def prepared_opening(body: Body | Mapping[str, Any]) -> Prepared:
         on_behalf=request.principal,
         session=Opening(frozen(request.session.document())),
     ).warm()
+
+
+KEPT_MAX: Final = 256
+"""Datasets whose sessions are kept in memory between answers."""
+
+
+class Kept:
+    """A dataset's state, and those of its sessions that were asked for, as of one head of its ledger."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._known: dict[str, Known] = {}
+
+    def known(self, store: Store, session: str) -> "Known":
+        """By its id. Raises as `Known.read`."""
+        found = self._known.get(session)
+        if found is None:
+            number, mark = session_number(self.state.dataset.name, session)
+            found = Known.read(store, self.state, number, mark)
+            if number in self.state.sessions:  # which bounds how many there are
+                self._known[session] = found
+        return found
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, cast
 
 from accountant import advice, history, holding, interacting, odometer, receipts
@@ -46,6 +47,7 @@ from accountant.ledger import State, open_holds, touched_by
 from accountant.lineage import lineage
 from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
+from accountant.mechanisms.base import frozen
 from accountant.open_sessions import MARK
 from accountant.requests import (
     Body,
@@ -64,6 +66,7 @@ from accountant.requests import (
     shard_of_units,
     unknown_dataset,
 )
+from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_number, shard_parent, shard_stream, split
 
 
@@ -73,6 +76,10 @@ class Accountant(Desk):
     Every method takes and returns what the HTTP route of the same name does, and raises an
     `OdometerError`. Methods that change something name their principal.
     """
+
+    @cached_property
+    def _kept(self) -> dict[str, interacting.Kept]:
+        return {}
 
     # -- datasets and budgets
 
@@ -298,7 +305,11 @@ class Accountant(Desk):
             raise
         used = (wanted.used,) if isinstance(wanted.used, int) else wanted.used
         losses = holding.used_losses(dataset.grid, held, used)
-        command = SettleCommand(number, used, losses, caller.principal, caller.admin, mark)
+        sanitised = frozen(wanted.sanitised.model_dump(mode="json")) if wanted.sanitised else None
+        if sanitised is not None:
+            check_sanitised(held, used, sanitised)
+            losses = at_figure(dataset.grid, losses, sanitised)
+        command = SettleCommand(number, used, losses, caller.principal, caller.admin, mark, sanitised)
         outcome = self._wait(stream, command)
         if isinstance(outcome, Admitted | Replayed):
             replayed = isinstance(outcome, Replayed)
@@ -352,9 +363,9 @@ class Accountant(Desk):
         """(the session after an answer, replayed): what the next step costs is charged. Free below answers
         change nothing, and need no key. Nothing that a refused answer asked for may go out.
         """
-        state, caller = self.state(name), called(by)
+        caller = called(by)
+        state, known = self._session(name, session)
         wanted = validated(SessionAnswer, body)
-        known = interacting.Known.read(self.store, state, *session_number(name, session))
         command = known.answer(self.store, state, wanted, key, caller)
         if command is None:
             return known.document(state) | {"receipt": None, "replayed": False}, False
@@ -388,6 +399,18 @@ class Accountant(Desk):
         known = interacting.Known.read(self.store, state, *session_number(name, session))
         document: dict[str, Any] = known.document(state)["session"]
         return document
+
+    def _session(self, name: str, session: str) -> tuple[State, interacting.Known]:
+        """A session and its dataset as it is now. Both are kept until the ledger moves on: free answers come
+        by the million, and reading all anew for each costs a hundred times what comparing the heads does.
+        """
+        kept = self._kept.get(name)
+        if kept is None or not self._unmoved(kept.state):
+            kept = interacting.Kept(self.state(name))
+            if len(self._kept) >= interacting.KEPT_MAX:
+                self._kept.clear()
+            self._kept[name] = kept
+        return kept.state, kept.known(self.store, session)
 
     def _paid(self, name: str, command: ChargeCommand) -> tuple[Admitted | Replayed, dict[str, Any], bool]:
         outcome = self._wait(name, command)
