@@ -19,13 +19,14 @@ Amount = Fraction | float | int
 
 def _exact(amount: Amount) -> Fraction | None:
     """`amount` as a rational, None for no bound; ValueError for what no loss can be."""
-    if isinstance(amount, Fraction | int):
-        exact = Fraction(amount)
-    elif math.isinf(amount) and amount > 0:
-        return None
-    else:
-        exact = Fraction(amount)
-    if exact < 0:
+    if isinstance(amount, float):  # most are, and comparing floats is faster than comparing fractions
+        if amount == math.inf:
+            return None
+        if amount >= 0:
+            return Fraction(amount)
+        raise ValueError(f"a loss is never negative, got {amount!r}")
+    exact = amount if type(amount) is Fraction else Fraction(amount)
+    if exact.numerator < 0:
         raise ValueError(f"a loss is never negative, got {amount!r}")
     return exact
 
@@ -55,7 +56,7 @@ class Curve:
 
         Raises ValueError for a negative or NaN bound, or a wrong number of orders.
         """
-        finite = [value if isinstance(value, Fraction | int) else float(value) for value in orders]
+        finite = [value if isinstance(value, (Fraction, int)) else float(value) for value in orders]
         if len(finite) != grid.n_orders:
             raise ValueError(f"expected {grid.n_orders} orders, got {len(finite)}")
         return cls(grid, tuple(_exact(amount) for amount in (*finite, pure, rho, mu_squared, delta)))
