@@ -34,6 +34,8 @@ __all__ = [
     "Rappor",
     "RenyiCurve",
     "ReportNoisyMax",
+    "SampledWithoutReplacement",
+    "ShuffledEpochs",
     "Skellam",
     "TreeAggregation",
     "UnaryEncoding",
@@ -118,7 +120,7 @@ class Approximate(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class CountMeanSketch(Mechanism):
-    """Reports one row of a sketch, a vector with one bit set, every entry flipped with probability 1/(e^{ε/2}+1).
+    """Reports a hashed vector with one bit set, every entry flipped with probability 1/(e^{ε/2} + 1).
 
     Frequencies over a large set of values, by a hashed and noisy vector.
     Not for: The one-bit variant: hadamard_response.
@@ -266,7 +268,7 @@ class Gdp(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class HadamardResponse(Mechanism):
-    """Reports one random coordinate of the Hadamard transform of the value, flipped with probability 1/(e^ε+1).
+    """Reports one random coordinate of the Hadamard transform, flipped with probability 1/(e^ε + 1).
 
     Frequencies over a large set of values, from a single noisy bit of each person.
     Not for: Several coordinates in one report: charge each.
@@ -274,7 +276,7 @@ class HadamardResponse(Mechanism):
     the dataset with replace_one.
 
     Loss of one release: binary randomised response: D_∞ = ε, ρ = ε·tanh(ε/2), μ = 2Φ⁻¹(e^ε/(1+e^ε)).
-    Source: Differential Privacy Team, Apple 2017, section 3.3 (exact); Acharya, Sun, Zhang 2019 (an upper
+    Source: Differential Privacy Team, Apple 2017, section 3.3 (exact); Acharya, Sun, Zhang 2019 (a
     bound).
     """
 
@@ -413,6 +415,33 @@ class PermuteAndFlip(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PoissonSubsampled(Mechanism):
+    """A mechanism on a Poisson sample: each unit is in the batch with probability q, independently.
+
+    One step of DP-SGD: a clipped, noised gradient of a Poisson-sampled batch.
+    Not for: Shuffled or fixed-size batches; two vectors from one cohort (put gaussian(z/√2), or composed,
+    inside instead).
+    Valid under add_remove, zero_out only; under replace_one the amplification is another: open the
+    dataset with add_remove or zero_out, or charge an unsampled gaussian with the noise over the
+    replace-one sensitivity (2C).
+
+    Loss of one release: Gaussian base: (α−1)D_α = log E_{x∼N(0,z²)}[(1 − q + q·e^{(2x−1)/(2z²)})^α], ρ =
+    1/(2z²), the supremum of D_α/α; other bases: the least of Zhu and Wang's sum over whole orders, the
+    worst base of the same pure ε, the Gaussian of the same μ, and the base itself; D_∞ = log(1 + q(e^ε −
+    1)); (ε, δ) becomes that and qδ.
+    Source: Mironov, Talwar, Zhang 2019, Thm. 4, 5 and section 3.3; Zhu, Wang 2019, Thm. 5; Balle, Barthe,
+    Gaboardi 2018; Dong, Roth, Su 2022, Thm. 2.10 (a μ is dominated by its Gaussian, also on a sample).
+    """
+
+    kind: ClassVar[str] = "poisson_subsampled"
+
+    base: AboveThreshold | AdaptiveClipping | Approximate | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    """What runs on the sample. Several releases from one sample: `composed`, in here; not a charge for each."""
+    sampling_rate: float
+    """q: the sampler's own probability, fixed before the draw, 0 to 1; never a realised batch size over n."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pure(Mechanism):
     """Any ε-DP release.
 
@@ -481,7 +510,8 @@ class Rappor(Mechanism):
     permanent_bits: str
     """kept: drawn once for each value of a person and kept, so that ONE charge covers all reports of that
     value, for ever, and p and q do not lower it. fresh: drawn anew for every report, so that each report is a
-    charge of its own; p and q are needed. Never charge reports of kept bits as fresh ones: they are not independent.
+    charge of its own; p and q are needed. Reports of kept bits are never charged as fresh: they are not
+    independent.
     """
 
 
@@ -523,6 +553,58 @@ class ReportNoisyMax(Mechanism):
 
     Δ is meant under the dataset's adjacency. Where all scores move in one direction only: Δ over the scale.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledWithoutReplacement(Mechanism):
+    """A mechanism on a batch of fixed size, drawn uniformly among all units, anew for each release.
+
+    One step of training or one round of clients on a uniform batch of a fixed size.
+    Not for: A plain loader that goes through shuffled data: shuffled_epochs.
+    Valid under replace_one only; the size of the population is public here: open the dataset with
+    replace_one, or sample by Poisson and charge poisson_subsampled.
+
+    Loss of one release: (α−1)D_α ≤ log{1 + Σ_{j≥2} C(α,j) qʲ t_j}, q = batch/population, t_2 =
+    min{4(e^{ε(2)} − 1), e^{ε(2)} min(2, (e^{ε(∞)} − 1)²)}, t_j = e^{(j−1)ε(j)} min{2, (e^{ε(∞)} − 1)ʲ},
+    of a Gaussian also 4√(B_{2⌊j/2⌋} B_{2⌈j/2⌉}), B_l = E[(P/Q − 1)ˡ]; D_∞ = log(1 + q(e^ε − 1)); never
+    above the base.
+    Source: Wang, Balle, Kasiviswanathan 2019, Thm. 9 and 27; Balle, Barthe, Gaboardi 2018.
+    """
+
+    kind: ClassVar[str] = "sampled_without_replacement"
+
+    base: AboveThreshold | AdaptiveClipping | Approximate | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    """What runs on the batch. Its noise is over the replace-one sensitivity: 2C with a clip norm C."""
+    batch_size: int
+    """Units in the batch, fixed before the draw, 0 to population."""
+    population: int
+    """Units in the data set, which is public, 1 to 1e12."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledEpochs(Mechanism):
+    """Whole passes over the data in batches: each unit is in one batch of each pass. Nothing is amplified.
+
+    Training on batches that a loader cuts from shuffled or ordered data.
+    Not for: A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here.
+    Valid under replace_one, zero_out only; a unit that is added or removed shifts the batches of all
+    others: open the dataset with zero_out or replace_one, or charge one gaussian an epoch with
+    noise_multiplier z/√5 (μ = √5/z).
+
+    Loss of one release: one Gaussian an epoch: D_α = epochs·α/(2z²), ρ = epochs/(2z²), μ² = epochs/z².
+    Source: a unit moves one batch of each epoch, whatever the order; Dong, Roth, Su 2022, Cor. 3.3
+    (composition). A shuffle amplifies far less than a Poisson sample: Chua, Ghazi, Kamath, Kumar,
+    Manurangsi, Sinha, Zhang 2024.
+    """
+
+    kind: ClassVar[str] = "shuffled_epochs"
+
+    base: AboveThreshold | AdaptiveClipping | Approximate | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    """What each batch releases: a Gaussian, its noise over the sensitivity of one batch's sum under the dataset's
+    adjacency (C under zero_out, 2C under replace_one).
+    """
+    epochs: int
+    """Passes, each begun one counted: 1.2 epochs are 2; 1 to 1e6."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -619,30 +701,6 @@ class Zcdp(Mechanism):
     """ρ of one release under the dataset's adjacency, 0 to 1e6."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoissonSubsampled(Mechanism):
-    """A Gaussian on a Poisson sample: each unit is in the batch with probability q, independently.
-
-    One step of DP-SGD: a clipped, noised gradient of a Poisson-sampled batch.
-    Not for: Shuffled or fixed-size batches; two vectors from one cohort (put gaussian(z/√2) inside
-    instead).
-    Valid under add_remove, zero_out only; under replace_one the amplification is another: open the
-    dataset with add_remove or zero_out, or charge an unsampled gaussian with the noise over the
-    replace-one sensitivity (2C).
-
-    Loss of one release: (α−1)D_α = log E_{x∼N(0,z²)}[(1 − q + q·e^{(2x−1)/(2z²)})^α]; ρ = 1/(2z²), the
-    supremum of D_α/α.
-    Source: Mironov, Talwar, Zhang 2019, Thm. 4 and section 3.3.
-    """
-
-    kind: ClassVar[str] = "poisson_subsampled"
-
-    base: Gaussian
-    """What runs on the sample."""
-    sampling_rate: float
-    """q: the sampler's own probability, fixed before the draw, 0 to 1; never a realised batch size over n."""
-
-
 BY_KIND: Final[dict[str, type[Mechanism]]] = {
     "above_threshold": AboveThreshold,
     "adaptive_clipping": AdaptiveClipping,
@@ -667,6 +725,8 @@ BY_KIND: Final[dict[str, type[Mechanism]]] = {
     "rappor": Rappor,
     "renyi_curve": RenyiCurve,
     "report_noisy_max": ReportNoisyMax,
+    "sampled_without_replacement": SampledWithoutReplacement,
+    "shuffled_epochs": ShuffledEpochs,
     "skellam": Skellam,
     "tree_aggregation": TreeAggregation,
     "unary_encoding": UnaryEncoding,

@@ -1,0 +1,82 @@
+"""Rényi curves of local randomisers that report bits: sums of divergences between biased coins.
+
+As in `renyi`, every function rounds up by a bound on its own error: no value is below the true one.
+"""
+
+import math
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from accountant.grid import Grid
+
+Floats = npt.NDArray[np.float64]
+
+_SLACK: Final = 2.0**-30
+"""Relative. The exponents below are at most some 1e6, each right to a few ulps."""
+_LOSS: Final = 2.0**-40
+"""Relative error of e^y - 1 - y by its two formulas, with room to spare."""
+_TINY: Final = float(np.finfo(np.float64).tiny)
+_FLAT: Final = 30.0
+
+
+def log_odds(p: Fraction, q: Fraction) -> float:
+    """Upper bound of log(p(1-q) / (q(1-p))), the pure loss of `coins`; 0 < q <= p < 1."""
+    return (_log(p / q) + _log((1 - q) / (1 - p))) * (1.0 + 2.0**-48)
+
+
+def coins(p: Fraction, q: Fraction, grid: Grid) -> Floats:
+    """D_alpha(Bern p || Bern q) + D_alpha(Bern q || Bern p), shape (n_orders,); 0 < q <= p < 1, each exact.
+
+    Two bits of which one is 1 in either dataset, reported as 1 with probability p where it is and q
+    where it is not (unary encoding): the divergence is the same in both directions. Never above
+    the log of the odds ratio. Raises ValueError outside the range.
+    """
+    if not 0 < q <= p < 1:
+        raise ValueError(f"probabilities of a 1 are {float(p)} and {float(q)}; 0 < q <= p < 1 works")
+    if p == q:
+        return np.zeros(grid.n_orders)
+    both = _coin(p, q, grid.orders) + _coin(q, p, grid.orders)
+    return np.minimum(both * (1.0 + _SLACK) + _TINY, log_odds(p, q))
+
+
+def _coin(p: Fraction, q: Fraction, alpha: Floats) -> Floats:
+    """D_alpha(Bern p || Bern q) for p != q.
+
+    With y the two losses log(p/q) and log((1-p)/(1-q)), A - 1 is the mean under q of e^{alpha y} - 1 -
+    alpha (e^y - 1): the last part has mean 0, and what is left is positive in every term, so that tiny
+    losses keep their accuracy.
+    """
+    log_excess = np.logaddexp(_log_term(p, q, alpha), _log_term(1 - p, 1 - q, alpha))
+    return np.asarray(np.logaddexp(0.0, log_excess) / (alpha - 1.0), dtype=np.float64)
+
+
+def _log_term(p: Fraction, q: Fraction, alpha: Floats) -> Floats:
+    """Upper bound of log(q (e^{alpha y} - 1 - alpha (e^y - 1))), y = log(p/q)."""
+    y = _log(p / q)
+    low = np.minimum(alpha * y, _FLAT)
+    # e^x - 1 - x of alpha y less alpha times that of y. They cancel near order 1: the error is added.
+    whole, part = _excess_exp(low), alpha * float(_excess_exp(np.minimum(np.array(y), _FLAT)))
+    small = np.maximum(whole - part, 0.0) + _LOSS * (whole + part) + _TINY
+    # Far out e^{alpha y} dominates what is subtracted, except near order 1.
+    rest = np.exp(np.minimum((1.0 - alpha) * y, 0.0)) * alpha * -math.expm1(-max(y, 0.0))
+    large = alpha * y + np.log1p(np.maximum(-rest * (1.0 - 2.0**-45), -1.0 + 2.0**-45))
+    return np.asarray(np.where(alpha * y <= _FLAT, np.log(small), large) + _log(q), dtype=np.float64)
+
+
+def _log(ratio: Fraction) -> float:
+    """Logarithm, accurate near 1."""
+    return math.log1p(float(ratio - 1)) if Fraction(1, 2) < ratio < 2 else _log_wide(ratio)
+
+
+def _log_wide(ratio: Fraction) -> float:
+    return math.log(ratio.numerator) - math.log(ratio.denominator)
+
+
+def _excess_exp(y: Floats) -> Floats:
+    """e^y - 1 - y for y <= 30; below 2^-9 in size by its series (next: 2^-46)."""
+    small = np.clip(y, -(2.0**-9), 2.0**-9)
+    series = small * small / 2.0 * (1.0 + small / 3.0 * (1.0 + small / 4.0 * (1.0 + small / 5.0)))
+    return np.asarray(np.where(small == y, series, np.expm1(np.minimum(y, _FLAT)) - y), dtype=np.float64)
