@@ -186,6 +186,8 @@ class SettleCommand:
     admin: bool = False
     mark: str = ""
     """What the hash of that entry starts with."""
+    sanitised: Mapping[str, Any] | None = None
+    """The figure that it is settled at, as the ledger holds it; the losses are lowered to it."""
 
     @property
     def ledger_key(self) -> str:

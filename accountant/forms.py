@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from accountant.budgets import COUNT_MAX, ITEMS_MAX, AnyBudget, Budget, Charge, Delta, Slug, Workload
 from accountant.mechanisms import Adjacency, AnyMechanism, Document, Number, Whole
 from accountant.mechanisms.base import ONE_LINE
+from accountant.mechanisms.stated import RenyiCurve
 from accountant.scopes import EACH, EVERYBODY, KINDS, NAME, Composition, split
 from accountant.sessions import AnySession
 
@@ -187,11 +188,22 @@ class ManyHolds(ManyCharges):
 Used = Annotated[Whole, Field(ge=0, le=COUNT_MAX)]
 
 
+class Sanitised(Document):
+    """Upper bounds on what PATE charges cost on the votes that were cast, sanitised: they may be told."""
+
+    curves: Annotated[tuple[RenyiCurve | None, ...], Field(min_length=1, max_length=ITEMS_MAX)]
+    """One for each charge of the hold: the curve of all its used releases together, or null."""
+    failure_probability: Annotated[Number, Field(gt=0, lt=1)]
+    """That a bound is too low. The hold has an approximate charge of ε 0 and this δ or more, all of it used."""
+
+
 class Settlement(Document):
     """What of a hold was used."""
 
     used: Used | Annotated[tuple[Used, ...], Field(min_length=1, max_length=ITEMS_MAX)]
     """How many releases went out, 0 to what was held; of a list, one number for each of its charges."""
+    sanitised: Sanitised | None = None
+    """Of a hold of PATE queries: a data-dependent figure that may be told. A raw one is never sent."""
 
 
 class OpenSession(Asked):

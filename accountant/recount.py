@@ -9,12 +9,13 @@ from typing import Any, Final
 from accountant.budgets import Charge
 from accountant.deriving import is_release
 from accountant.entries import FORMATS, entry_hash
-from accountant.errors import OdometerError
+from accountant.errors import InvalidRequest, OdometerError
 from accountant.grid import GRIDS, Grid
 from accountant.ledger import CHECKPOINT_EVERY, State, apply, apply_charge, entry_losses, touched_by
 from accountant.limits import Situation, refusing
 from accountant.loss import Loss
 from accountant.mechanisms.base import thawed
+from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_of, shard_parent
 from accountant.settling import held_part
 from accountant.stores import Head, Row
@@ -226,7 +227,13 @@ class Recount:
                 self._fault(f"says that {used} of {item['count']} held releases went out", at)
             if grid is not None and used:
                 loss = entry_losses(grid, entry)[place - 1]
-                self._check_loss(at, grid, place, {**item, "count": used}, loss)
+                figure = entry["sanitised"]["curves"][place - 1] if "sanitised" in entry else None
+                self._check_loss(at, grid, place, {**item, "count": used}, loss, figure)
+        if "sanitised" in entry:
+            try:
+                check_sanitised(entry["held"], entry["used"], entry["sanitised"])
+            except InvalidRequest as error:
+                self._fault(f"is settled at a figure that its hold does not pay for: {error}", at)
 
     def _check_descent(self, at: int, entry: Mapping[str, Any]) -> None:
         """That it comes of something that went out, and as many steps later as it says."""
@@ -248,13 +255,23 @@ class Recount:
             self._fault(f"has the idempotency key of entry {self._keys[key]}", at)
         self._keys[key] = at
 
-    def _check_loss(self, at: int, grid: Grid, number: int, item: Mapping[str, Any], loss: Loss) -> None:
+    def _check_loss(
+        self,
+        at: int,
+        grid: Grid,
+        number: int,
+        item: Mapping[str, Any],
+        loss: Loss,
+        figure: Mapping[str, Any] | None = None,
+    ) -> None:
         which = f"charge {number} ({item['mechanism']['kind']})"
         try:
             true = _recomputed(grid.version, json.dumps(item, sort_keys=True))
         except ValueError as error:
             self._fault(f"{which} cannot be recomputed by this version: {error}", at)
             return
+        if figure is not None:
+            (true,) = at_figure(grid, [true], {"curves": [figure]})
         if loss != true and (differs := parting(loss, true, _below)):
             recorded, cost = differs.theirs, f"{differs.ours}{differs.also}"
             what = f"{which} has a loss of {recorded} recorded, its parameters cost {cost}"

@@ -28,6 +28,7 @@ from accountant.decide import frozen_error
 from accountant.decisions import Admitted, Refused, Replayed
 from accountant.desk import READS_MAX, Desk
 from accountant.documents import validated
+from accountant.dp_events import convert_event
 from accountant.errors import (
     BodyTooLarge,
     BudgetExceeded,
@@ -549,6 +550,11 @@ class Accountant(Desk):
     @staticmethod
     def convert(body: Body | Mapping[str, Any]) -> dict[str, Any]:
         return convert(body)
+
+    @staticmethod
+    def dp_events(body: Body | Mapping[str, Any]) -> dict[str, Any]:
+        """The charges of an event of dp_accounting. Raises InvalidRequest for what is not known."""
+        return convert_event(body)
 
     # -- inside
 

@@ -16,6 +16,7 @@ from accountant.errors import (
     UnknownHold,
 )
 from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, settle_totals
+from accountant.sanitising import check_sanitised
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row
 
@@ -44,6 +45,8 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
             f"hold {number} of dataset {name} is not among its open ones: run odometer verify"
         )
     check_used(entry, command.used)
+    if command.sanitised is not None:
+        check_sanitised(entry, command.used, command.sanitised)
     losses = entry_losses(state.dataset.grid, entry)
     # Another version of this service may have a lower or higher bound: never give back more than was held.
     used = [mine.at_most(theirs) for mine, theirs in zip(command.losses, losses, strict=True)]
@@ -56,6 +59,8 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
         "losses": [loss.encode() for loss in used],
         "held": held_part(entry),
     }
+    if command.sanitised is not None:
+        document["sanitised"] = command.sanitised
     if (state.head.sequence + 1) % CHECKPOINT_EVERY == 0:
         document["totals"] = settle_totals(state, entry, used).of(DATASET_SCOPE).encode()
     return admit(state, document, command.ledger_key)
@@ -108,6 +113,11 @@ def _again(state: State, command: SettleCommand, known: Row) -> Decision:
     if tuple(entry["used"]) != command.used:
         raise HoldSettled(
             f"hold {command.hold} was settled for {entry['used']} (entry {known.sequence}), once and for all",
+            sequence=known.sequence,
+        )
+    if entry.get("sanitised") != command.sanitised:
+        raise HoldSettled(
+            f"hold {command.hold} was settled at another figure (entry {known.sequence}), once and for all",
             sequence=known.sequence,
         )
     return Replayed(known, state)

@@ -1,5 +1,6 @@
 """Answers of an ensemble of teachers (PATE): noisy votes of which only the label with the most goes out."""
 
+import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -129,5 +130,4 @@ class PateGnmax(Mechanism):
         squared = self._squared_multiplier()
         if squared == 0:
             return None
-        root = round_down(squared) ** 0.5
-        return root * (1 - 2.0**-51)
+        return math.sqrt(round_down(squared)) * (1 - 2.0**-51)

@@ -1,0 +1,342 @@
+"""What PATE's queries cost on the votes that were cast, and a figure of it that may be told. Pure functions.
+
+Everything but the result of `sanitise` is computed from private votes and is itself private: it must not
+leave the process that has the votes, steer a decision or be shown. Nothing here sends anything.
+
+A data-dependent figure bounds D_alpha(M(D) || M(D')) of the true dataset D against each neighbour, in this
+direction (Papernot et al. 2018, Theorem 6): what is settled at it is promised to the people in the true
+dataset. Losses in nats; a neighbour changes the vote of one teacher.
+"""
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+Floats = npt.NDArray[np.float64]
+Noise = Literal["gaussian", "laplace"]
+
+_CELLS: Final = 16
+"""Per teacher who changes: the figure is a step function, so that its sensitivity can be bounded exactly."""
+_SLACK: Final = 1e-9
+"""Relative, far above the rounding of the formulas."""
+STEP: Final = 1e-6
+"""Told figures are rounded up to it: the low bits of a float say more than its value."""
+
+
+# -- raw figures: private ------------------------------------------------------------------------------------
+
+
+def log_q_gaussian(votes: Sequence[float], deviation: float) -> float:
+    """Logarithm of an upper bound on the probability that GNMax answers other than the most voted label.
+
+    votes: one count a label, two or more; deviation: of the noise on each. Papernot et al. 2018, Prop. 7.
+    """
+    return _capped(_log_tail(_gaps(votes) / 2 * (1.0 / deviation), "gaussian"), len(votes))
+
+
+def log_q_laplace(votes: Sequence[float], gamma: float) -> float:
+    """As `log_q_gaussian` for LNMax with noise of scale 1/gamma. Papernot et al. 2017, Lemma 4."""
+    return _capped(_log_tail(_gaps(votes) * gamma, "laplace"), len(votes))
+
+
+def log_q_threshold(votes: Sequence[float], threshold: float, deviation: float) -> float:
+    """Logarithm of the probability of the less likely outcome of max(votes) + N(0, deviation²) >= T."""
+    z = (threshold - max(votes)) / deviation
+    return float(min(special.log_ndtr(z), special.log_ndtr(-z)))
+
+
+def gnmax_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
+    """D_order of a GNMax query whose answer differs from the likely one with probability at most e^log_q.
+
+    Papernot et al. 2018, Theorem 6 with the orders of Proposition 10; order/deviation² (Prop. 8) where this
+    is less or the theorem's conditions do not hold. Same shape as log_q.
+    """
+    logs: Floats = np.minimum(np.asarray(log_q, dtype=float), -1e-300)
+    variance = deviation**2
+    flat = np.full_like(logs, order / variance)
+    mu2 = deviation * np.sqrt(-logs)
+    mu1 = mu2 + 1.0
+    applies = (mu1 > order) & (mu2 > 1.0 + 1e-9)
+    safe2 = np.where(applies, mu2, 2.0)
+    safe1 = safe2 + 1.0
+    epsilon1, epsilon2 = safe1 / variance, safe2 / variance
+    limit = (safe2 - 1) * epsilon2 - safe2 * (np.log1p(1 / (safe1 - 1)) + np.log1p(1 / (safe2 - 1)))
+    applies &= (logs <= limit) & (logs + epsilon2 < 0)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        log_stays = _log1mexp(logs)
+        log_a = (order - 1) * (log_stays - _log1mexp((logs + epsilon2) * (1 - 1 / safe2)))
+        log_b = (order - 1) * (epsilon1 - logs / (safe1 - 1))
+        found = np.logaddexp(log_stays + log_a, logs + log_b) / (order - 1)
+    return np.where(applies & np.isfinite(found), np.clip(found, 0.0, flat), flat)
+
+
+def threshold_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
+    """As `gnmax_rdp` for the threshold check, where a teacher moves one count by one."""
+    return gnmax_rdp(log_q, math.sqrt(2.0) * deviation, order)
+
+
+def lnmax_rdp(log_q: float | Floats, gamma: float, order: float) -> Floats:
+    """D_order of an LNMax query.
+
+    Papernot et al. 2017, Theorem 3 (its moment of order - 1, over that) for q < 1/(e^{2 gamma} + 1), or what
+    2 gamma-DP gives.
+    """
+    logs: Floats = np.minimum(np.asarray(log_q, dtype=float), -1e-300)
+    pure = 2.0 * gamma
+    flat = np.full_like(logs, min(pure, order * pure * pure / 2))
+    applies = logs < -np.logaddexp(0.0, pure)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        log_stays = _log1mexp(logs)
+        first = log_stays + (order - 1) * (log_stays - _log1mexp(np.where(applies, logs + pure, -1.0)))
+        found = np.logaddexp(first, logs + pure * (order - 1)) / (order - 1)
+    return np.where(applies & np.isfinite(found), np.clip(found, 0.0, flat), flat)
+
+
+# -- the sanitised figure -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the total is told, fixed before any vote is seen: it decides what telling it costs."""
+
+    orders: tuple[float, ...]
+    """Orders to be settled, increasing, all above 1."""
+    failure_probability: float
+    """That the figure is too low at some order, 0 to 1: held as an `approximate` charge of ε 0 and this δ."""
+    beta: float
+    """How fast the smooth sensitivity decays with each teacher that changes, above 0."""
+    noise: float
+    """Standard deviation of the noise over the smooth sensitivity."""
+
+    def __post_init__(self) -> None:
+        if not self.orders or any(
+            low >= high for low, high in zip((1.0, *self.orders), self.orders, strict=False)
+        ):
+            raise ValueError("orders must be above 1 and strictly increasing, one at least")
+        if not 0 < self.failure_probability < 1:
+            raise ValueError(f"failure_probability is {self.failure_probability}; above 0 and below 1 works")
+        if not (self.beta > 0 and self.noise > 0):
+            raise ValueError("beta and noise must be above 0")
+
+    @property
+    def _quantile(self) -> float:
+        """Of the noise, that fails at each of the orders with an equal share."""
+        return -float(special.ndtri(self.failure_probability * (1 - _SLACK) / len(self.orders))) * (
+            1 + _SLACK
+        )
+
+    def charge(self, orders: Sequence[float]) -> dict[str, object]:
+        """The `renyi_curve` of telling a figure at every order of the plan: to be in the hold, once.
+
+        orders: increasing, those of the dataset's grid. It has no bound where e^{2 beta} >=
+        order/(order - 1), so higher ones are left out. Raises ValueError when none is left.
+        """
+        costs = [(order, self.cost(order)) for order in orders]
+        finite = [(order, cost) for order, cost in costs if math.isfinite(cost)]
+        if not finite:
+            raise ValueError(f"beta {self.beta} is too large for every order: a smaller one works")
+        epsilons = np.maximum.accumulate([cost for _, cost in finite])
+        return {
+            "kind": "renyi_curve",
+            "orders": [float(order) for order, _ in finite],
+            "epsilons": [float(epsilon) for epsilon in epsilons],
+        }
+
+    def cost(self, order: float) -> float:
+        """D_order of telling all figures; infinity where there is no bound."""
+        one = smooth_release_rdp(order, self.beta, self.noise, self._quantile)
+        return len(self.orders) * one * (1 + _SLACK)
+
+
+@dataclass(frozen=True)
+class Sanitised:
+    """What may be told: upper bounds on the total loss, all true except with the failure probability."""
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+    failure_probability: float
+
+    def document(self) -> dict[str, object]:
+        """The `renyi_curve` to settle at."""
+        return {"kind": "renyi_curve", "orders": list(self.orders), "epsilons": list(self.epsilons)}
+
+
+def sanitise(votes: npt.ArrayLike, noise: Noise, scale: float, teachers: int, plan: Plan) -> Sanitised:
+    """Upper bounds, that may be told, on what the queries of these votes cost together.
+
+    votes: one row of whole counts a query, one column a label; all queries of the charge that were answered.
+    scale: standard deviation of the counts' noise ("gaussian") or gamma ("laplace"). teachers: how many there
+    are. Raises ValueError. Once for each hold: each call is a release that `Plan.charge` pays for.
+
+    At each order U = f + s (noise Z + c) is told, with s the smooth sensitivity of the total f, and
+    P(noise Z + c < 0) the order's share of the failure probability. Its mean moves by at most
+    s (1 + c (e^beta - 1)) between neighbours, so s need not be told beside it (see smooth_release_rdp).
+    """
+    counts = _checked(votes, teachers)
+    random = secrets.SystemRandom()
+    told = []
+    for order in plan.orders:
+        total, smooth = total_and_sensitivity(counts, noise, scale, teachers, order, plan.beta)
+        up = plan.noise * (random.gauss(0.0, 1.0) + plan._quantile)
+        told.append(math.ceil(max(total + smooth * up, 0.0) / STEP + _SLACK) * STEP)
+    # A divergence never decreases in its order: the bound at a higher one is one at this.
+    epsilons = np.minimum.accumulate(told[::-1])[::-1]
+    return Sanitised(plan.orders, tuple(round(float(e), 9) for e in epsilons), plan.failure_probability)
+
+
+def total_and_sensitivity(
+    counts: npt.NDArray[np.int64], noise: Noise, scale: float, teachers: int, order: float, beta: float
+) -> tuple[float, float]:
+    """(upper bound on the total at an order, its beta-smooth sensitivity): private, both.
+
+    The loss of a query is bounded by a step function of its *effective gap*: that of equal gaps to all other
+    labels with the same q. A teacher moves each gap by at most 2, hence the effective gap by at most 2: the
+    tail after a shift is a concave function of the one before it (convex in the other direction), so the mean
+    of the tails moves at most as one tail would (Papernot et al. 2018, Prop. 13); the cell by at most
+    `_CELLS`. No condition on the shape of the bound is needed: it is made monotone first.
+    """
+    steps = _CELLS + 1  # one more than the proof says, for rounding at a cell's edge
+    table = _table(noise, scale, counts.shape[1], teachers, order)
+    one_change = _one_change(table, steps)
+    place = _cells(counts, noise, scale)
+    total = math.fsum(table[place]) * (1 + _SLACK)
+    at_distance = np.zeros(teachers + 1)
+    for cell, queries in zip(*np.unique(place, return_counts=True), strict=True):
+        at_distance += queries * _within_distance(one_change, int(cell), steps, teachers)
+    smooth = float(np.max(at_distance * np.exp(-beta * np.arange(teachers + 1)))) * (1 + _SLACK)
+    return total, smooth
+
+
+def local_sensitivities(
+    votes: Sequence[int], noise: Noise, scale: float, teachers: int, order: float
+) -> Floats:
+    """Upper bounds on how much one more change moves a query's figure, after 0, 1, … changes; private."""
+    counts = _checked([list(votes)], teachers)
+    one_change = _one_change(_table(noise, scale, counts.shape[1], teachers, order), _CELLS + 1)
+    return _within_distance(one_change, int(_cells(counts, noise, scale)[0]), _CELLS + 1, teachers)
+
+
+def smooth_release_rdp(order: float, beta: float, noise: float, quantile: float = 0.0) -> float:
+    """D_order of telling f + s (noise Z + noise quantile), s the beta-smooth sensitivity of f.
+
+    The divergence of two normals whose deviations differ by a factor of at most e^beta and whose means by at
+    most (1 + noise quantile (e^beta - 1)) of the smaller s: finite for e^{2 beta} < order/(order - 1) alone.
+    Infinity where there is no bound.
+    """
+    left = 1.0 - (order - 1) * math.expm1(2 * beta)
+    if left <= 0:
+        return math.inf
+    shift = 1 / noise + quantile * math.expm1(beta)
+    mean = order * shift**2 / (2 * left)
+    wider = -math.log(left) - (order - 1) * 2 * beta
+    narrower = -math.log1p(-(order - 1) * math.expm1(-2 * beta)) + (order - 1) * 2 * beta
+    return (mean + max(wider, narrower, 0.0) / (2 * (order - 1))) * (1 + _SLACK)
+
+
+def smooth_release_published(order: float, beta: float, noise: float) -> float:
+    """Papernot et al. 2018, Theorem 23, for comparison alone: never charge it; order below 1/(2 beta).
+
+    Its term in the means lacks a factor up to 1/(2 - 2 order (1 - e^{-2 beta})), so that near the last order
+    it lies below the divergence of two normals that smooth sensitivity allows (0.52 for a true 1.6).
+    """
+    if not 1 < order < 1 / (2 * beta):
+        raise ValueError(f"order is {order}; above 1 and below {1 / (2 * beta):g} works")
+    spread = -0.5 * math.log1p(-2 * order * beta) + beta * order
+    return order * math.exp(2 * beta) / noise**2 + spread / (order - 1)
+
+
+# -- gaps ---------------------------------------------------------------------------------------------------
+
+
+def _checked(votes: npt.ArrayLike, teachers: int) -> npt.NDArray[np.int64]:
+    counts = np.asarray(votes)
+    if counts.ndim != 2 or counts.shape[1] < 2 or not len(counts):
+        raise ValueError(
+            f"votes have shape {counts.shape}: a row a query and a column a label, two or more, work"
+        )
+    whole = counts.astype(np.int64)
+    if np.any(whole != counts) or np.any(whole < 0) or np.any(whole.sum(axis=1) > teachers):
+        raise ValueError(f"votes are whole counts, of each query at most {teachers} together: one a teacher")
+    return whole
+
+
+def _gaps(votes: Sequence[float]) -> Floats:
+    """From the most voted label to each other one."""
+    counts = np.sort(np.asarray(votes, dtype=float))
+    if counts.size < 2:
+        raise ValueError("two labels or more work")
+    return np.asarray(counts[-1] - counts[:-1])
+
+
+def _capped(log_tails: Floats, labels: int) -> float:
+    return float(min(np.logaddexp.reduce(log_tails), math.log1p(-1.0 / labels)))
+
+
+def _log_tail(y: Floats, noise: Noise) -> Floats:
+    """Logarithm of the probability that noise bridges a gap: y is gap/(2 deviation), or gap gamma."""
+    if noise == "gaussian":
+        return np.asarray(special.log_ndtr(-math.sqrt(2.0) * y))
+    return np.asarray(np.log((2.0 + y) / 4.0) - y)
+
+
+def _inverse_tail(log_tail: Floats, noise: Noise) -> Floats:
+    if noise == "gaussian":
+        return np.asarray(-special.ndtri_exp(log_tail) / math.sqrt(2.0))
+    y = np.maximum(-log_tail, 0.0)
+    for _ in range(80):  # a contraction by 1/(2 + y)
+        y = np.maximum(np.log((2.0 + y) / 4.0) - log_tail, 0.0)
+    return y
+
+
+def _per_vote(noise: Noise, scale: float) -> float:
+    """What `_log_tail` takes for a gap of one vote."""
+    return 0.5 / scale if noise == "gaussian" else scale
+
+
+def _cells(counts: npt.NDArray[np.int64], noise: Noise, scale: float) -> npt.NDArray[np.int64]:
+    """The cell of each query's effective gap, rounded down: towards a larger q."""
+    ordered = np.sort(counts, axis=1)
+    gaps: Floats = (ordered[:, -1:] - ordered[:, :-1]).astype(np.float64)
+    tails = _log_tail(gaps * _per_vote(noise, scale), noise)
+    mean = np.logaddexp.reduce(tails, axis=1) - math.log(counts.shape[1] - 1)
+    gap = _inverse_tail(mean, noise) / _per_vote(noise, scale)
+    return np.asarray(np.maximum(np.floor(gap * (_CELLS / 2) - 1e-6), 0).astype(np.int64))
+
+
+def _table(noise: Noise, scale: float, labels: int, teachers: int, order: float) -> Floats:
+    """The bound on a query's loss in each cell, never increasing with the gap."""
+    gaps: Floats = np.arange(teachers * _CELLS // 2 + 2, dtype=np.float64) / (_CELLS / 2)
+    # The lower edge of the cell, moved down a little for what `_cells` may have rounded.
+    log_q: Floats = _log_tail(np.maximum(gaps - 1e-9, 0.0) * _per_vote(noise, scale), noise) + math.log(
+        labels - 1
+    )
+    log_q = np.minimum(log_q * (1 - 1e-12), math.log1p(-1.0 / labels))
+    found = gnmax_rdp(log_q, scale, order) if noise == "gaussian" else lnmax_rdp(log_q, scale, order)
+    # A bound for a larger q is one for a smaller q.
+    return np.asarray(np.minimum.accumulate(found) * (1 + _SLACK))
+
+
+def _one_change(table: Floats, steps: int) -> Floats:
+    """By how much one teacher may move a query that is in each cell."""
+    before = np.concatenate([np.full(steps, table[0]), table])[: table.size]
+    after = np.concatenate([table, np.full(steps, table[-1])])[steps:]
+    return np.asarray(np.maximum(before - table, table - after))
+
+
+def _within_distance(one_change: Floats, cell: int, steps: int, teachers: int) -> Floats:
+    """The largest of `one_change` within 0, 1, … changes of a cell, shape (teachers + 1,)."""
+    reach = np.arange(teachers + 1) * steps
+    up = np.maximum.accumulate(one_change[cell:])
+    down = np.maximum.accumulate(one_change[cell::-1])
+    return np.asarray(np.maximum(up[np.minimum(reach, up.size - 1)], down[np.minimum(reach, down.size - 1)]))
+
+
+def _log1mexp(x: Floats) -> Floats:
+    """log(1 - e^x) for x < 0."""
+    return np.where(x < -0.7, np.log1p(-np.exp(x)), np.log(-np.expm1(x)))
