@@ -6,6 +6,7 @@ from pydantic import Field, TypeAdapter
 
 from accountant.mechanisms import (
     aggregated,
+    composed,
     discrete,
     interactive,
     local,
@@ -14,6 +15,7 @@ from accountant.mechanisms import (
     pate,
     sampling,
     selection,
+    shuffled,
     stated,
     training,
 )
@@ -21,6 +23,7 @@ from accountant.mechanisms.base import Adjacency, Document, Mechanism, Number, W
 
 FAMILIES: Final = (
     aggregated,
+    composed,
     discrete,
     interactive,
     local,
@@ -29,6 +32,7 @@ FAMILIES: Final = (
     pate,
     sampling,
     selection,
+    shuffled,
     stated,
     training,
 )

@@ -43,7 +43,6 @@ NOT_BUILT = {
         "rr-replace-special-k10-p0.3 rr-replace-special-k3-p0.01"
     ),
     "the central limit is an approximation below the truth: never decided on, never shown": "gdp-01 gdp-02",
-    "shuffling is no mechanism here yet": "shuffle-num shuffle-closed shuffle-regime",
     "data-dependent votes (PATE) are no mechanism here yet": (
         "pate-gnmax-250-0-a14 pate-gnmax-200-50-a14 pate-gnmax-240-10-a14 pate-gnmax-180-40-a7.5 "
         "pate-gnmax-10-0-a1.5 pate-thr-dd pate-gnss-0.0329 pate-gnss-0.0533 pate-gnss-0.0205 "

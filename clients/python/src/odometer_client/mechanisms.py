@@ -13,6 +13,7 @@ __all__ = [
     "AboveThreshold",
     "AdaptiveClipping",
     "Approximate",
+    "Composed",
     "CountMeanSketch",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -20,6 +21,7 @@ __all__ = [
     "Exponential",
     "Gaussian",
     "Gdp",
+    "Grouped",
     "HadamardResponse",
     "Laplace",
     "LocalHashing",
@@ -35,6 +37,7 @@ __all__ = [
     "RenyiCurve",
     "ReportNoisyMax",
     "SampledWithoutReplacement",
+    "Shuffled",
     "ShuffledEpochs",
     "Skellam",
     "TreeAggregation",
@@ -116,6 +119,25 @@ class Approximate(Mechanism):
     """ε of one release under the dataset's adjacency, in nats, 0 to 1e6."""
     delta: float
     """δ of one release, 0 ≤ δ < 1. It counts against δ_add of approximate budgets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed(Mechanism):
+    """Several mechanisms on the same data, as one: what a sample, a group or a repetition is made of.
+
+    All that goes out of one sampled cohort, or of one run whose repetitions or groups are charged.
+    Not for: Releases that need not be one: charge them separately, the ledger adds.
+
+    Loss of one release: every coordinate is the sum: D_α, D_∞, ρ, μ², δ.
+    Source: Mironov 2017, Prop. 1; Bun, Steinke 2016, Lemma 1.7; Dong, Roth, Su 2022, Cor. 3.3.
+    """
+
+    kind: ClassVar[str] = "composed"
+
+    mechanisms: tuple[Mechanism, ...]
+    """The mechanisms, 1 to 16, all run on the same data (inside of a sampling: on one and the same sample)."""
+    counts: tuple[int, ...] | None = None
+    """How many times each is run, 1 to 1e6; once each when left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +286,30 @@ class Gdp(Mechanism):
 
     mu: float
     """μ of one release under the dataset's adjacency, 0 to 1e3."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped(Mechanism):
+    """What a group of units loses together: a user with several records, a node with several edges.
+
+    User-level from record-level, node-level from edge-level by the largest degree.
+    Not for: Multiplying a curve by k: the loss of a group grows by more than k. Where a user's
+    contribution is clipped as a whole, the user is the unit: charge the mechanism itself.
+
+    Loss of one release: D_∞ = kε, ρk², μk, (kε, δ(e^{kε} − 1)/(e^ε − 1)); D_α: the least of these and
+    3ᶜ·D_{2ᶜα} for k ≤ 2ᶜ, α ≥ 2; for k = 2 also (α−1/p)/(α−1)·D_{pα} + D_{(pα−1)/(p−1)}.
+    Source: Mironov 2017, Prop. 2 and 11; Bun, Steinke 2016, Prop. 1.9; Dong, Roth, Su 2022, Thm. 2.14;
+    Vadhan 2017, Lemma 2.2.
+    """
+
+    kind: ClassVar[str] = "grouped"
+
+    base: AboveThreshold | AdaptiveClipping | Approximate | Composed | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | Grouped | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | Shuffled | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    """What is released, as charged for one unit. A run of many steps is `composed` in here, then grouped: less than
+    grouping each step where the bound is no square.
+    """
+    group_size: int
+    """k: the most units that belong to one (records of a user, edges of a node), enforced before the release; 1 to 1e6."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -435,7 +481,7 @@ class PoissonSubsampled(Mechanism):
 
     kind: ClassVar[str] = "poisson_subsampled"
 
-    base: AboveThreshold | AdaptiveClipping | Approximate | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    base: AboveThreshold | AdaptiveClipping | Approximate | Composed | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | Grouped | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | Shuffled | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
     """What runs on the sample. Several releases from one sample: `composed`, in here; not a charge for each."""
     sampling_rate: float
     """q: the sampler's own probability, fixed before the draw, 0 to 1; never a realised batch size over n."""
@@ -573,12 +619,38 @@ class SampledWithoutReplacement(Mechanism):
 
     kind: ClassVar[str] = "sampled_without_replacement"
 
-    base: AboveThreshold | AdaptiveClipping | Approximate | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    base: AboveThreshold | AdaptiveClipping | Approximate | Composed | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | Grouped | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | Shuffled | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
     """What runs on the batch. Its noise is over the replace-one sensitivity: 2C with a clip norm C."""
     batch_size: int
     """Units in the batch, fixed before the draw, 0 to population."""
     population: int
     """Units in the data set, which is public, 1 to 1e12."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffled(Mechanism):
+    """One ε0-DP report of everybody, mixed by a shuffler so that nobody knows whose is whose.
+
+    Local reports of many people through a trusted shuffler: less loss for each.
+    Not for: A shuffler that is not trusted, or reports that carry who sent them: charge them as local.
+    Valid under replace_one only; who reports is public here, so the neighbours differ in one value: open
+    the dataset with replace_one.
+
+    Loss of one release: (ε, δ) with ε = log(1 + (1−e^{−ε0})/(1+e^{−ε0}/(1+s))·s), s =
+    8√(e^{ε0}·log(4/δ)/n) + 8e^{ε0}/n, where ε0 ≤ log(n/(16·log(4/δ))) and ε < ε0; elsewhere the local ε0,
+    without δ.
+    Source: Feldman, McMillan, Talwar 2021, Thm. III.1, in the form and range of its authors' code, the
+    stricter.
+    """
+
+    kind: ClassVar[str] = "shuffled"
+
+    epsilon0: float
+    """Pure ε of the local randomiser in nats, 0 to 100; the same randomiser for everybody."""
+    population: int
+    """n, the number of reports that are mixed, 1 to 1e12: public, and at most those that really arrive."""
+    delta: float
+    """δ of the whole, above 0 and below 1. It counts against δ_add of approximate budgets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -599,7 +671,7 @@ class ShuffledEpochs(Mechanism):
 
     kind: ClassVar[str] = "shuffled_epochs"
 
-    base: AboveThreshold | AdaptiveClipping | Approximate | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    base: AboveThreshold | AdaptiveClipping | Approximate | Composed | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | Grouped | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | Shuffled | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
     """What each batch releases: a Gaussian, its noise over the sensitivity of one batch's sum under the dataset's
     adjacency (C under zero_out, 2C under replace_one).
     """
@@ -705,6 +777,7 @@ BY_KIND: Final[dict[str, type[Mechanism]]] = {
     "above_threshold": AboveThreshold,
     "adaptive_clipping": AdaptiveClipping,
     "approximate": Approximate,
+    "composed": Composed,
     "count_mean_sketch": CountMeanSketch,
     "discrete_gaussian": DiscreteGaussian,
     "discrete_laplace": DiscreteLaplace,
@@ -712,6 +785,7 @@ BY_KIND: Final[dict[str, type[Mechanism]]] = {
     "exponential": Exponential,
     "gaussian": Gaussian,
     "gdp": Gdp,
+    "grouped": Grouped,
     "hadamard_response": HadamardResponse,
     "laplace": Laplace,
     "local_hashing": LocalHashing,
@@ -726,6 +800,7 @@ BY_KIND: Final[dict[str, type[Mechanism]]] = {
     "renyi_curve": RenyiCurve,
     "report_noisy_max": ReportNoisyMax,
     "sampled_without_replacement": SampledWithoutReplacement,
+    "shuffled": Shuffled,
     "shuffled_epochs": ShuffledEpochs,
     "skellam": Skellam,
     "tree_aggregation": TreeAggregation,
