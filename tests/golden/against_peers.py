@@ -60,6 +60,13 @@ class Point:
         """Absolute; NaN where the peer has no answer."""
         return abs(self.ours - self.theirs)
 
+    def apart(self) -> float:
+        """Relative to ours, 0 where the peer has no answer."""
+        return 0.0 if math.isnan(self.theirs) else self.gap / self.ours
+
+    def __str__(self) -> str:
+        return f"{self.document} order {float(self.order):g}: ours {self.ours:.9g}, theirs {self.theirs:.9g}"
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -138,6 +145,8 @@ class Result:
     above: float = -math.inf
     """Largest of ours/truth - 1, wherever the truth was asked."""
     explained: Counter[str] = field(default_factory=Counter)
+    worst: dict[str, Point] = field(default_factory=dict)
+    """By cause: where the peer is furthest from us, relative."""
     failures: list[str] = field(default_factory=list)
 
 
@@ -208,6 +217,7 @@ def _judge(peer: str, pair: Pair, point: Point, result: Result) -> None:
             result.failures.append(f"the truth is ours, and why the peer differs is not listed: {point}")
         else:
             result.explained[cause] += 1
+            result.worst[cause] = max(result.worst.get(cause, point), point, key=Point.apart)
 
 
 def _against_truth(point: Point, result: Result) -> str | None:
@@ -279,7 +289,10 @@ def line(peer: str, pair: Pair, draws: int, result: Result) -> str:
         f"deficit={result.deficit:.1e} truths={result.truths} above_truth={result.above:.1e} "
         f"explained={sum(result.explained.values())} failures={len(result.failures)}"
     )
-    causes = [f"    {count:6d} {name}" for name, count in result.explained.most_common()]
+    causes = [
+        f"    {count:6d} {name}\n           worst {result.worst[name]}"
+        for name, count in result.explained.most_common()
+    ]
     return "\n".join([figures, *causes, *(f"    FAILED {failure}" for failure in result.failures[:5])])
 
 
