@@ -1,10 +1,11 @@
 """docs/mechanisms.md, from the registry of mechanisms."""
 
 import json
+from types import ModuleType
 
 from docs_tables import GENERATED, bounds, one_line, table
 
-import accountant.mechanisms  # noqa: F401  (importing it fills the registry)
+from accountant.mechanisms import FAMILIES
 from accountant.mechanisms.base import EVERY_ADJACENCY, Mechanism
 from accountant.requests import own_schema
 
@@ -23,12 +24,18 @@ Gaussian DP's; natural logarithms. A coordinate that a formula does not name has
 def mechanisms_page() -> str:
     """The text of the page."""
     kinds = sorted(Mechanism.registry)
-    overview = table(
-        ["kind", "what for"],
-        [(f"[`{kind}`](#{kind})", Mechanism.registry[kind].purpose) for kind in kinds],
-    )
+    overview = "\n\n".join(_family(family) for family in FAMILIES)
     sections = "\n\n".join(_section(kind, Mechanism.registry[kind]) for kind in kinds)
     return f"{_HEAD}\n{overview}\n\n{sections}\n"
+
+
+def _family(module: ModuleType) -> str:
+    """The kinds of one family, under what their module says of itself."""
+    kinds = [
+        kind for kind in sorted(Mechanism.registry) if Mechanism.registry[kind].__module__ == module.__name__
+    ]
+    rows = [(f"[`{kind}`](#{kind})", Mechanism.registry[kind].purpose) for kind in kinds]
+    return f"{one_line(module.__doc__ or '')}\n\n{table(['kind', 'what for'], rows)}"
 
 
 def _section(name: str, kind: type[Mechanism]) -> str:

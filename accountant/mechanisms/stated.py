@@ -87,7 +87,7 @@ class Zcdp(Mechanism):
     """ρ of one release under the dataset's adjacency, 0 to 1e6."""
 
     title: ClassVar[str] = "ρ-zCDP, as stated"
-    purpose: ClassVar[str] = "A release that someone proved ρ-zCDP (discrete Gaussian, for one)."
+    purpose: ClassVar[str] = "A release that someone proved ρ-zCDP, with nothing more known."
     formula: ClassVar[str] = "D_α = ρα"
     source: ClassVar[str] = "Bun, Steinke 2016, Def. 1.1"
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "zcdp", "rho": 0.005},)
@@ -124,6 +124,11 @@ class Gdp(Mechanism):
             return Curve.zero(grid)
         orders = [order * mu_squared / 2 for order in grid.exact_orders]
         return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
+
+    def as_gaussian(self) -> float | None:
+        # A trade-off curve above that of N(0,1), N(mu,1) means that one random map makes the mechanism's two
+        # outputs of these (Dong, Roth, Su 2022, Thm. 2.10; Blackwell 1953).
+        return math.nextafter(float(1 / decimal(self.mu)), 0.0) if self.mu > 1e-9 else None
 
     def noisier(self, factor: float) -> Self | None:
         return self.model_copy(update={"mu": bounded(self.mu / factor, 0.0, MOST_MU)})
