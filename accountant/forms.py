@@ -194,7 +194,7 @@ class Sanitised(Document):
     curves: Annotated[tuple[RenyiCurve | None, ...], Field(min_length=1, max_length=ITEMS_MAX)]
     """One for each charge of the hold: the curve of all its used releases together, or null."""
     failure_probability: Annotated[Number, Field(gt=0, lt=1)]
-    """That a bound is too low. The hold has an approximate charge of ε 0 and this δ or more, all of it used."""
+    """That a bound is too low. The hold has an approximate charge of ε 0 and so much δ, used in full."""
 
 
 class Settlement(Document):

@@ -29,6 +29,8 @@ def _annotation(annotation: Any) -> str:
         return "Mechanism"
     if origin is Annotated:
         return _annotation(typing.get_args(annotation)[0])
+    if set(typing.get_args(annotation)) >= set(Mechanism.registry.values()):
+        return "Mechanism"  # whatever the registry holds: pydantic takes the union apart
     if origin in (typing.Union, types.UnionType):
         return " | ".join(_annotation(part) for part in typing.get_args(annotation))
     if origin is tuple:

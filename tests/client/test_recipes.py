@@ -8,7 +8,7 @@ import pytest
 from odometer_client.testing import Service
 
 
-@pytest.mark.parametrize("recipe", ["sweeps.md", "local.md", "partitions.md"])
+@pytest.mark.parametrize("recipe", ["sweeps.md", "local.md", "partitions.md", "pate.md"])
 def test_a_recipe_runs_and_shows_what_it_says(recipe: str, running: Service, tmp_path: Path) -> None:
     found = pages.blocks(pages.ROOT / "docs" / "recipes" / recipe)
     assert found

@@ -5,12 +5,23 @@ from typing import Any, Unpack
 
 from odometer_client.administering import Administering
 from odometer_client.base import OdometerError, OutcomeUnknown, PartlyCharged, UnexpectedAnswer
-from odometer_client.bodies import About, AnyMechanism, Charges, Under, charge_body, segment
+from odometer_client.bodies import (
+    About,
+    AnyMechanism,
+    Apart,
+    Charges,
+    Under,
+    about_body,
+    charge_body,
+    segment,
+)
 from odometer_client.calls import Done
-from odometer_client.documents import Derived, Receipt
-from odometer_client.holds import Hold, OpenHold, Settlement
+from odometer_client.documents import Derived, Document, Receipt
+from odometer_client.holds import Hold, OpenHold, Settlement, sanitised_body
 from odometer_client.keys import new_key
+from odometer_client.mechanisms import RenyiCurve
 from odometer_client.reading import Reading
+from odometer_client.sessions import Session
 from odometer_client.shards import KEY_MAX, parts
 from odometer_client.sweeps import Sweep
 
@@ -60,6 +71,33 @@ class Client(Reading, Administering):
         body = charge_body(mechanism, count, **about)
         done = self._charged("charge", "charges", dataset, body, key)
         return Receipt(_receipt(done, dataset, key), retried=done.retried)
+
+    def charge_event(
+        self,
+        dataset: str,
+        event: Any,
+        *,
+        adjacency: str,
+        key: str | None = None,
+        **about: Unpack[Apart],
+    ) -> Receipt:
+        """Charge a whole plan that is written as a `DpEvent` of dp_accounting, before its first step.
+
+        Args:
+            dataset: name of the dataset.
+            event: a live `DpEvent`, its named tuple, or its JSON.
+            adjacency: under which the event's numbers hold, since an event does not say: its noise is over
+                the sensitivity under that ("replace_one": 2C for a clip norm C). Refused if the dataset's
+                is another.
+            key, about: as for `charge`.
+
+        Raises: InvalidRequest for an event that is not known, or whose cost is not; ValueError for one
+        without a loss; and what `charge` raises.
+        """
+        charges = self.dp_event_charges(event)
+        if not charges:
+            raise ValueError("this event loses nothing: there is nothing to charge")
+        return self.charge(dataset, charges, key=key, adjacency=adjacency, **about)
 
     def charge_units(
         self,
@@ -141,10 +179,87 @@ class Client(Reading, Administering):
         done = self._run("settle", "POST", path, "once", arguments=arguments, body=body)
         return Settlement(done.document)
 
+    def settle_sanitised(
+        self,
+        dataset: str,
+        hold_id: str,
+        used: Sequence[int],
+        curves: Sequence[RenyiCurve | None],
+        failure_probability: float,
+    ) -> Settlement:
+        """Settle a hold of PATE queries at a sanitised figure. Once; see `Hold.settle_sanitised`."""
+        path = f"/v1/datasets/{segment(dataset)}/holds/{segment(hold_id)}/settlement"
+        body = {"used": list(used), "sanitised": sanitised_body(curves, failure_probability)}
+        arguments = {"dataset": dataset, "hold": hold_id}
+        done = self._run("settle", "POST", path, "once", arguments=arguments, body=body)
+        return Settlement(done.document)
+
     def holds(self, dataset: str) -> list[OpenHold]:
         """The holds that can still be settled, oldest first. They are part of what is spent."""
         path = f"/v1/datasets/{segment(dataset)}/holds"
         return [OpenHold(item, self, dataset) for item in self._pages("holds", path, {"dataset": dataset})]
+
+    def open_session(
+        self,
+        dataset: str,
+        session: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        group: str | None = None,
+        **under: Unpack[Under],
+    ) -> Session:
+        """Open an interactive mechanism and pay its first step; `Session.answer` pays the others.
+
+            client.open_session("d", {"kind": "sparse_vector", "epsilon_threshold": 0.1,
+                                      "epsilon_answers": 0.2, "max_above": 3})
+
+        Args:
+            session: its kind and parameters: "sparse_vector" or "confident_gnmax".
+            key: idempotency key; leave it out unless you ask again after `OutcomeUnknown`.
+            group: what the session belongs to: the group's odometer has it, too.
+
+        Raises what `charge` raises, and TooManySessions.
+        """
+        key = new_key() if key is None else key
+        body = {"session": dict(session), **about_body(group=(group, 1) if group else None, **under)}
+        done = self._charged("open_session", "sessions", dataset, body, key)
+        document = done.document if isinstance(done.document, Mapping) else {}
+        if not isinstance(document.get("session"), Mapping) or not document["session"].get("id"):
+            raise _no_receipt(dataset, key)
+        receipt = Receipt(document.get("receipt") or {}, retried=done.retried)
+        return Session(document["session"], self, receipt)
+
+    def answer_session(self, dataset: str, session_id: str, *, above: bool, run: int, key: str) -> Document:
+        """Charge what follows a public answer of a session: see `Session.answer`, which makes the key."""
+        done = self._charged(
+            "answer_session",
+            f"sessions/{segment(session_id)}/answers",
+            dataset,
+            {"above": above, "run": run},
+            key,
+            session=session_id,
+        )
+        if not isinstance(done.document, Mapping) or not isinstance(done.document.get("session"), Mapping):
+            raise _no_receipt(dataset, key)
+        return Document(done.document)
+
+    def close_session(self, dataset: str, session_id: str) -> Document:
+        """Take no more answers of a session: by its opener or an admin."""
+        path = f"/v1/datasets/{segment(dataset)}/sessions/{segment(session_id)}/close"
+        arguments = {"dataset": dataset, "session": session_id}
+        return Document(
+            self._run("close_session", "POST", path, "once", arguments=arguments, body={}).document
+        )
+
+    def sessions(self, dataset: str) -> list[Session]:
+        """The open sessions, oldest first."""
+        path = f"/v1/datasets/{segment(dataset)}/sessions"
+        return [Session(item, self) for item in self._pages("sessions", path, {"dataset": dataset})]
+
+    def session(self, dataset: str, session_id: str) -> Session:
+        """One session, open or closed."""
+        path = f"/v1/datasets/{segment(dataset)}/sessions/{segment(session_id)}"
+        return Session(self._get("session", path, {"dataset": dataset, "session": session_id}), self)
 
     def derive(
         self, dataset: str, parent: int | Receipt | Derived, description: str, *, key: str | None = None
@@ -193,13 +308,15 @@ class Client(Reading, Administering):
         body = charge_body(mechanism, count)
         return Sweep(hold, [item["count"] for item in body.get("charges", [body])], runs)
 
-    def _charged(self, operation: str, what: str, dataset: str, body: dict[str, Any], key: str) -> Done:
+    def _charged(
+        self, operation: str, what: str, dataset: str, body: dict[str, Any], key: str, **about: str
+    ) -> Done:
         return self._run(
             operation,
             "POST",
             f"/v1/datasets/{segment(dataset)}/{what}",
             "with key",
-            arguments={"dataset": dataset},
+            arguments={"dataset": dataset, **about},
             body=body,
             headers={"Idempotency-Key": key},
             key=key,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from odometer_client.documents import Document, Receipt
+from odometer_client.mechanisms import RenyiCurve
 
 
 class Settling(Protocol):
@@ -12,6 +13,28 @@ class Settling(Protocol):
     def settle(self, dataset: str, hold_id: str, used: int | Sequence[int]) -> "Settlement":
         """Charge a hold for what was used of it."""
         ...
+
+    def settle_sanitised(
+        self,
+        dataset: str,
+        hold_id: str,
+        used: Sequence[int],
+        curves: Sequence[RenyiCurve | None],
+        failure_probability: float,
+    ) -> "Settlement":
+        """Charge a hold for what was used of it, at a sanitised figure."""
+        ...
+
+
+def sanitised_body(curves: Sequence[RenyiCurve | None], failure_probability: float) -> dict[str, Any]:
+    """A sanitised figure as the service takes it. Raises TypeError for anything but curves."""
+    given: Sequence[object] = curves
+    if not all(isinstance(curve, RenyiCurve | None) for curve in given):  # votes, for one: they stay here
+        raise TypeError("a sanitised figure is a RenyiCurve or None for each charge")
+    return {
+        "curves": [None if curve is None else curve.document() for curve in curves],
+        "failure_probability": failure_probability,
+    }
 
 
 class Settlement(Document):
@@ -64,6 +87,18 @@ class Hold(Receipt):
         after a lost answer is safe. Raises HoldExpired, HoldSettled (for another number), and others.
         """
         return self._client.settle(self.dataset, self.id, used)
+
+    def settle_sanitised(
+        self, used: Sequence[int], curves: Sequence[RenyiCurve | None], failure_probability: float
+    ) -> Settlement:
+        """Charge it for what was used, its PATE queries at upper bounds that may be told.
+
+        used, curves: one for each charge; a curve is for all used releases of it together, None for what is
+        charged as held. Send nothing but the result of a sanitiser (`accountant.pate.sanitise`): the raw cost
+        of votes is private. The hold also has the charge of telling the curves, and an `Approximate` of ε 0
+        with at least the failure probability, both used; otherwise InvalidRequest. Raises as `settle`.
+        """
+        return self._client.settle_sanitised(self.dataset, self.id, used, curves, failure_probability)
 
 
 class OpenHold(Document):

@@ -41,6 +41,7 @@ __all__ = [
     "ShuffledEpochs",
     "Skellam",
     "TreeAggregation",
+    "Tuned",
     "UnaryEncoding",
     "Zcdp",
 ]
@@ -304,7 +305,7 @@ class Grouped(Mechanism):
 
     kind: ClassVar[str] = "grouped"
 
-    base: AboveThreshold | AdaptiveClipping | Approximate | Composed | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | Grouped | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | Shuffled | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    base: Mechanism
     """What is released, as charged for one unit. A run of many steps is `composed` in here, then grouped: less than
     grouping each step where the bound is no square.
     """
@@ -481,7 +482,7 @@ class PoissonSubsampled(Mechanism):
 
     kind: ClassVar[str] = "poisson_subsampled"
 
-    base: AboveThreshold | AdaptiveClipping | Approximate | Composed | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | Grouped | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | Shuffled | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    base: Mechanism
     """What runs on the sample. Several releases from one sample: `composed`, in here; not a charge for each."""
     sampling_rate: float
     """q: the sampler's own probability, fixed before the draw, 0 to 1; never a realised batch size over n."""
@@ -619,7 +620,7 @@ class SampledWithoutReplacement(Mechanism):
 
     kind: ClassVar[str] = "sampled_without_replacement"
 
-    base: AboveThreshold | AdaptiveClipping | Approximate | Composed | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | Grouped | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | Shuffled | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    base: Mechanism
     """What runs on the batch. Its noise is over the replace-one sensitivity: 2C with a clip norm C."""
     batch_size: int
     """Units in the batch, fixed before the draw, 0 to population."""
@@ -671,7 +672,7 @@ class ShuffledEpochs(Mechanism):
 
     kind: ClassVar[str] = "shuffled_epochs"
 
-    base: AboveThreshold | AdaptiveClipping | Approximate | Composed | CountMeanSketch | DiscreteGaussian | DiscreteLaplace | DistributedDiscreteGaussian | Exponential | Gaussian | Gdp | Grouped | HadamardResponse | Laplace | LocalHashing | NonPrivate | PateGnmax | PateLnmax | PermuteAndFlip | PoissonSubsampled | Pure | RandomizedResponse | Rappor | RenyiCurve | ReportNoisyMax | SampledWithoutReplacement | Shuffled | ShuffledEpochs | Skellam | TreeAggregation | UnaryEncoding | Zcdp
+    base: Mechanism
     """What each batch releases: a Gaussian, its noise over the sensitivity of one batch's sum under the dataset's
     adjacency (C under zero_out, 2C under replace_one).
     """
@@ -731,6 +732,28 @@ class TreeAggregation(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tuned(Mechanism):
+    """Runs a mechanism a random number of times on the same data and releases only the best output.
+
+    Hyper-parameter tuning: train several times, keep one, for a few times the loss.
+    Not for: A number of runs that was fixed, or that depends on what came out; other outputs that are
+    looked at too: charge each run. Settling a hold for part of it.
+
+    Loss of one release: D_α = D_α(base) + C + log E[K]/(α−1), least over the orders from α on. Negative
+    binomial: C = (1+η)·min over β of (1−1/β)·D_β(base) + log(1/γ)/β; D_∞ ≤ (2+η)·D_∞(base). Poisson of
+    mean m: C = m·δ(log(1+1/(α−1))), δ(ε) that of the base.
+    Source: Papernot, Steinke 2022, Thm. 2 (η = 1: geometric, 0: logarithmic) and Thm. 6 (Poisson).
+    """
+
+    kind: ClassVar[str] = "tuned"
+
+    base: Mechanism
+    """One run with everything that it looks at, the score included; without δ."""
+    repeats: dict[str, object]
+    """How the number of runs is drawn: distribution, with gamma, eta or mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnaryEncoding(Mechanism):
     """Reports one bit per possible value, each randomised: SUE, OUE, basic one-time RAPPOR.
 
@@ -761,7 +784,7 @@ class UnaryEncoding(Mechanism):
 class Zcdp(Mechanism):
     """Any ρ-zCDP release.
 
-    A release that someone proved ρ-zCDP (discrete Gaussian, for one).
+    A release that someone proved ρ-zCDP, with nothing more known.
 
     Loss of one release: D_α = ρα.
     Source: Bun, Steinke 2016, Def. 1.1.
@@ -804,6 +827,7 @@ BY_KIND: Final[dict[str, type[Mechanism]]] = {
     "shuffled_epochs": ShuffledEpochs,
     "skellam": Skellam,
     "tree_aggregation": TreeAggregation,
+    "tuned": Tuned,
     "unary_encoding": UnaryEncoding,
     "zcdp": Zcdp,
 }

@@ -1,0 +1,264 @@
+"""PATE: the mistakes people make, published values, and every bound against the true distributions."""
+
+import ast
+import inspect
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from accountant import pate
+from accountant.grid import GRID_V1
+from accountant.mechanisms import ANY_MECHANISM
+from odometer_client.holds import sanitised_body
+from odometer_client.mechanisms import RenyiCurve
+
+ORDERS = [float(order) for order in GRID_V1.exact_orders]
+
+
+def curve(**document: Any) -> Any:
+    return ANY_MECHANISM.validate_python(document).curve(GRID_V1)
+
+
+def at(document: dict[str, Any], order: float) -> float:
+    amount = curve(**document).amounts[ORDERS.index(order)]
+    return math.inf if amount is None else float(amount)
+
+
+def answers(votes: list[int], noise: str, scale: float) -> Any:
+    """The probability of each label, by quadrature over the winner's noisy count."""
+    one = stats.norm(scale=scale) if noise == "gaussian" else stats.laplace(scale=1 / scale)
+    spread = 12 * scale if noise == "gaussian" else 60 / scale
+    found = []
+    for label, count in enumerate(votes):
+        others = [other for place, other in enumerate(votes) if place != label]
+
+        def density(x: float, count: int = count, others: list[int] = others) -> float:
+            return float(one.pdf(x - count) * np.prod([one.cdf(x - other) for other in others]))
+
+        points = sorted(set(votes))
+        found.append(
+            integrate.quad(
+                density, min(votes) - spread, max(votes) + spread, points=points, limit=400, epsabs=1e-14
+            )[0]
+        )
+    return np.array(found) / sum(found)
+
+
+def divergence(p: Any, q: Any, order: float) -> float:
+    return float(np.log(np.sum(p**order * q ** (1 - order))) / (order - 1))
+
+
+def neighbours(votes: list[int]) -> list[list[int]]:
+    """One teacher votes otherwise."""
+    found = []
+    for source, target in itertools.permutations(range(len(votes)), 2):
+        if votes[source]:
+            other = list(votes)
+            other[source] -= 1
+            other[target] += 1
+            found.append(other)
+    return found
+
+
+VOTES = [[10, 0, 0], [7, 3, 0], [5, 4, 1], [4, 3, 3], [12, 1]]
+
+
+# -- wrong by habit ------------------------------------------------------------------------------------------
+
+
+def test_the_papers_sigma_passed_as_noise_multiplier_halves_the_charge() -> None:
+    """The noise multiplier is σ/√2, for one teacher moves two counts; the paper's σ has a name of its own."""
+    right = at({"kind": "pate_gnmax", "standard_deviation_of_counts": 40.0}, 14.0)
+    assert right == pytest.approx(14 / 1600, rel=1e-12)
+    assert at({"kind": "pate_gnmax", "noise_multiplier": 40 / math.sqrt(2)}, 14.0) == pytest.approx(right)
+    assert at({"kind": "pate_gnmax", "noise_multiplier": 40.0}, 14.0) == pytest.approx(right / 2)
+
+
+def test_a_query_of_lnmax_is_two_gamma_and_not_gamma() -> None:
+    """Two counts move: Papernot et al. 2017, section 3.1. Its γ = 0.05 is 0.1 a query."""
+    assert curve(kind="pate_lnmax", gamma=0.05).amounts[GRID_V1.pure] * 10 == 1
+
+
+def test_noisy_max_with_laplace_noise_is_not_charged_as_bounded_range() -> None:
+    """ε²/8 is the exponential mechanism's ρ alone."""
+    rho = curve(kind="pate_lnmax", gamma=0.5).amounts[GRID_V1.rho]
+    assert float(rho) == pytest.approx(math.tanh(0.5))
+
+
+def test_one_of_two_ways_to_say_the_noise() -> None:
+    """Both, or neither, is a mistake."""
+    for document in ({}, {"noise_multiplier": 28.0, "standard_deviation_of_counts": 40.0}):
+        with pytest.raises(ValueError, match="exactly one"):
+            ANY_MECHANISM.validate_python({"kind": "pate_gnmax", **document})
+
+
+# -- bounds against the truth --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("votes", VOTES)
+@pytest.mark.parametrize("deviation", [1.0, 2.5])
+def test_no_gnmax_figure_is_below_the_true_divergence(votes: list[int], deviation: float) -> None:
+    """Of the answer, against every neighbour: with the votes and without."""
+    true = answers(votes, "gaussian", deviation)
+    log_q = pate.log_q_gaussian(votes, deviation)
+    assert 1 - true.max() <= math.exp(log_q) * (1 + 1e-9)
+    for other in neighbours(votes):
+        for order in (1.5, 3.0, 8.0):
+            exact = divergence(true, answers(other, "gaussian", deviation), order)
+            assert exact <= float(pate.gnmax_rdp(log_q, deviation, order)) + 1e-9
+            document = {"kind": "pate_gnmax", "standard_deviation_of_counts": deviation}
+            assert exact <= at(document, order) + 1e-9
+
+
+@pytest.mark.parametrize("votes", VOTES)
+@pytest.mark.parametrize("gamma", [0.2, 1.0])
+def test_no_lnmax_figure_is_below_the_true_divergence(votes: list[int], gamma: float) -> None:
+    """Of the answer, against every neighbour: with the votes (Theorem 3) and without (2γ)."""
+    true = answers(votes, "laplace", gamma)
+    log_q = pate.log_q_laplace(votes, gamma)
+    assert 1 - true.max() <= math.exp(log_q) * (1 + 1e-9)
+    for other in neighbours(votes):
+        for order in (1.5, 3.0, 8.0):
+            exact = divergence(true, answers(other, "laplace", gamma), order)
+            assert exact <= float(pate.lnmax_rdp(log_q, gamma, order)) + 1e-9
+            assert exact <= at({"kind": "pate_lnmax", "gamma": gamma}, order) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("beta", "noise", "order"), [(0.0329, 6.23, 14), (0.0533, 4.88, 7.5), (0.01, 3.0, 8)]
+)
+@pytest.mark.parametrize("quantile", [0.0, 4.75])
+def test_telling_a_figure_is_charged_at_the_worst_pair(
+    beta: float, noise: float, order: float, quantile: float
+) -> None:
+    """The integral of two normals that it allows, at 30 digits; the published bound is below it."""
+    with mp.workdps(30):
+        wide, narrow = mp.exp(beta) * noise, mp.mpf(noise)
+        mean = 1 + noise * quantile * mp.expm1(beta)
+
+        def density(x: Any) -> Any:
+            logs = order * (-((x / wide) ** 2) / 2 - mp.log(wide))
+            logs += (1 - order) * (-(((x - mean) / narrow) ** 2) / 2 - mp.log(narrow))
+            return mp.exp(logs) / mp.sqrt(2 * mp.pi)
+
+        # The integrand is a normal density itself, far out and wide.
+        spread = order / wide**2 + (1 - order) / narrow**2
+        middle, width = (1 - order) * mean / narrow**2 / spread, 1 / mp.sqrt(spread)
+        points = [middle + width * step for step in (-30, -10, -3, 0, 3, 10, 30)]
+        true = mp.log(mp.quad(density, points)) / (order - 1)
+    found = pate.smooth_release_rdp(order, beta, noise, quantile)
+    assert true <= found <= true * (1 + 1e-6)
+    if order == 14:
+        assert pate.smooth_release_published(order, beta, noise) < true
+
+
+def test_telling_has_no_bound_where_the_noise_may_differ_too_much() -> None:
+    """e^{2β} < α/(α−1) is needed: else the wider normal outweighs the narrower one."""
+    beta = 0.05
+    last = 1 / math.expm1(2 * beta) + 1
+    assert math.isfinite(pate.smooth_release_rdp(last - 1e-6, beta, 5.0))
+    assert pate.smooth_release_rdp(last + 1e-6, beta, 5.0) == math.inf
+
+
+# -- sensitivity ---------------------------------------------------------------------------------------------
+
+
+def histograms(teachers: int, labels: int) -> list[tuple[int, ...]]:
+    return [v for v in itertools.product(range(teachers + 1), repeat=labels) if sum(v) == teachers]
+
+
+@pytest.mark.parametrize(("noise", "scale"), [("gaussian", 0.8), ("gaussian", 3.0), ("laplace", 0.4)])
+@pytest.mark.parametrize("order", [1.5, 4.0, 8.0])
+def test_the_smooth_sensitivity_is_one(noise: Any, scale: float, order: float) -> None:
+    """On all histograms: no neighbour's total differs by more, and it falls by at most e^β a teacher."""
+    beta, teachers = 0.1, 9
+    found = {
+        votes: pate.total_and_sensitivity(np.array([votes, votes]), noise, scale, teachers, order, beta)
+        for votes in histograms(teachers, 3)
+    }
+    for votes, (total, smooth) in found.items():
+        for other in neighbours(list(votes)):
+            total2, smooth2 = found[tuple(other)]
+            assert abs(total - total2) <= min(smooth, smooth2) + 1e-12
+            assert smooth <= math.exp(beta) * smooth2 * (1 + 1e-12) + 1e-15
+
+
+@pytest.mark.parametrize(("noise", "scale"), [("gaussian", 0.8), ("gaussian", 3.0), ("laplace", 0.4)])
+def test_the_total_is_above_the_figures_of_its_queries(noise: Any, scale: float) -> None:
+    """The step function that is told is a bound on each query's own figure, within a cell."""
+    for votes in histograms(9, 3):
+        total, _ = pate.total_and_sensitivity(np.array([votes]), noise, scale, 9, 4.0, 0.1)
+        if noise == "gaussian":
+            raw = float(pate.gnmax_rdp(pate.log_q_gaussian(votes, scale), scale, 4.0))
+        else:
+            raw = float(pate.lnmax_rdp(pate.log_q_laplace(votes, scale), scale, 4.0))
+        assert total >= raw or pate.gnmax_rdp(-1e-9, scale, 4.0) <= total * (1 + 1e-9)
+
+
+def test_local_sensitivities_are_not_below_the_published_ones() -> None:
+    """smooth_sensitivity_test.py of tensorflow/privacy, commit 03035d5: votes 10 0 0, σ .5, order 1.5.
+
+    Ours needs no condition on the shape of the bound, and is therefore another one, above it.
+    """
+    published = [3.13503646e-17, 1.6017828e-08, 0.00590681786]
+    ours = pate.local_sensitivities([10, 0, 0], "gaussian", 0.5, 10, 1.5)
+    assert np.all(ours[:3] >= published)
+    assert ours[0] < 1e-14
+    assert ours[-1] <= 1.5 / 0.5**2
+
+
+# -- the sanitised figure ------------------------------------------------------------------------------------
+
+
+PLAN = pate.Plan(orders=(2.0, 4.0), failure_probability=0.2, beta=0.05, noise=3.0)
+
+
+def test_a_told_figure_is_too_low_no_more_often_than_it_says() -> None:
+    """At any of its orders; 400 tellings, with a fifth allowed to fail."""
+    votes = np.array([[180, 15, 5]] * 30)
+    true = [pate.total_and_sensitivity(votes, "gaussian", 20.0, 200, o, PLAN.beta)[0] for o in PLAN.orders]
+    told = [pate.sanitise(votes, "gaussian", 20.0, 200, PLAN).epsilons for _ in range(400)]
+    failed = sum(any(t < f for t, f in zip(one, true, strict=True)) for one in told)
+    assert failed <= 400 * 0.2 + 5 * math.sqrt(400 * 0.2 * 0.8)
+    assert all(list(one) == sorted(one) for one in told)
+
+
+def test_the_charge_of_telling_counts_every_order_that_is_told() -> None:
+    """Each figure is a release: two cost twice one of the same quantile."""
+    document = PLAN.charge(ORDERS)
+    ANY_MECHANISM.validate_python(document)
+    quantile = float(stats.norm.isf(0.1))
+    one = pate.smooth_release_rdp(4.0, PLAN.beta, PLAN.noise, quantile)
+    epsilons = dict(zip(document["orders"], document["epsilons"], strict=True))  # type: ignore[call-overload]
+    assert epsilons[4.0] == pytest.approx(2 * one, rel=1e-6)
+    assert max(epsilons) < 1 / math.expm1(2 * PLAN.beta) + 1
+
+
+@pytest.mark.parametrize(
+    "votes", [[[3, 4, 5]], [[1.5, 1, 1]], [[-1, 2, 3]], [1, 2], [[5]], np.zeros((0, 3)), [[math.nan, 1, 1]]]
+)
+def test_what_are_no_votes_is_refused(votes: Any) -> None:
+    """More than the teachers, parts of a vote, negative ones, no labels."""
+    with pytest.raises(ValueError, match="votes"), np.errstate(invalid="ignore"):
+        pate.sanitise(votes, "gaussian", 1.0, 10, PLAN)
+
+
+def test_the_raw_figure_is_not_sent() -> None:
+    """The library opens nothing and knows no client; the client's helper takes curves and nothing else."""
+    modules = {
+        name.name.split(".")[0]
+        for node in ast.walk(ast.parse(Path(inspect.getfile(pate)).read_text("utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
+    }
+    assert modules == {"math", "secrets", "collections", "dataclasses", "typing", "numpy", "scipy"}
+    with pytest.raises(TypeError, match="RenyiCurve or None"):
+        sanitised_body([[[180, 15, 5]]], 1e-6)  # type: ignore[list-item]
+    body = sanitised_body([RenyiCurve(orders=(2.0,), epsilons=(0.5,)), None], 1e-6)
+    assert body.keys() == {"curves", "failure_probability"}
