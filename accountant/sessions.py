@@ -12,6 +12,7 @@ from accountant.budgets import Charge
 from accountant.mechanisms import Document, Mechanism, Whole
 from accountant.mechanisms.interactive import AboveThreshold, RunEpsilon
 from accountant.mechanisms.noise import Gaussian, NoiseMultiplier
+from accountant.mechanisms.pate import PateGnmax
 
 ABOVE_MAX = 1_000_000
 """Of the above answers of one session."""
@@ -133,7 +134,7 @@ class ConfidentGnmax(Session):
         return self.opening()
 
     def above(self, last: bool) -> tuple[Charge, ...]:
-        answer = _once(Gaussian(noise_multiplier=self.noise_multiplier_answer))
+        answer = _once(PateGnmax(noise_multiplier=self.noise_multiplier_answer))
         return (answer,) if last else (answer, *self.opening())
 
 

@@ -13,6 +13,7 @@ from odometer_client.documents import Check, Dataset, Document, Odometer, Receip
 from odometer_client.errors import BudgetExceeded, OdometerError, OutcomeUnknown
 from odometer_client.holds import Hold, OpenHold, Settlement
 from odometer_client.mechanism import Mechanism
+from odometer_client.sessions import Session
 from odometer_client.sweeps import Sweep
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "OpenHold",
     "OutcomeUnknown",
     "Receipt",
+    "Session",
     "Settlement",
     "Sweep",
     "errors",

@@ -16,16 +16,21 @@ Group = tuple[str, int]
 """The name of runs that belong together, and how many they are: every count is that of one run."""
 
 
-class Under(TypedDict, total=False):
+class Apart(TypedDict, total=False):
+    """What else a charge may say, apart from the adjacency."""
+
+    partitions: Partitions | None
+    """Of a dataset that composes by partition: the ones that are read, or "all"."""
+    principal: str | None
+    """On whose behalf; needs a key that may act for it."""
+
+
+class Under(Apart, total=False):
     """What else a charge may say."""
 
     adjacency: str | None
     """"add_remove", "replace_one" or "zero_out" as the mechanism's analysis has it; refused when the
     dataset's differs."""
-    partitions: Partitions | None
-    """Of a dataset that composes by partition: the ones that are read, or "all"."""
-    principal: str | None
-    """On whose behalf; needs a key that may act for it."""
 
 
 class About(Under, total=False):
@@ -54,6 +59,21 @@ def charge_body(
         raise ValueError("a list says the count of each mechanism itself: leave `count` out")
     else:
         body = {"charges": [{"mechanism": _document(one), "count": times} for one, times in mechanism]}
+    return body | about_body(
+        adjacency=adjacency, partitions=partitions, units=units, group=group, principal=principal
+    )
+
+
+def about_body(
+    *,
+    adjacency: str | None = None,
+    partitions: Partitions | None = None,
+    units: Sequence[str] | None = None,
+    group: Group | None = None,
+    principal: str | None = None,
+) -> dict[str, Any]:
+    """What a body says beside what runs, without what was not given."""
+    body: dict[str, Any] = {}
     if adjacency is not None:
         body["adjacency"] = adjacency
     if partitions is not None:

@@ -88,6 +88,22 @@ def _settle(accountant: "Accountant", request: Request, caller: "Caller") -> Ans
     return Answer(200, accountant.settle(_dataset(request), hold, _body(request), caller)[0])
 
 
+def _open_session(accountant: "Accountant", request: Request, caller: "Caller") -> Answer:
+    document, replayed = accountant.open_session(_dataset(request), _body(request), request.key, caller)
+    return Answer(200 if replayed else 201, document)
+
+
+def _answer_session(accountant: "Accountant", request: Request, caller: "Caller") -> Answer:
+    session = str(request.arguments["session"])
+    body = _body(request)
+    return Answer(200, accountant.answer_session(_dataset(request), session, body, request.key, caller)[0])
+
+
+def _close_session(accountant: "Accountant", request: Request, caller: "Caller") -> Answer:
+    session = str(request.arguments["session"])
+    return Answer(200, accountant.close_session(_dataset(request), session, caller)[0])
+
+
 def _page(read: Callable[..., Any], request: Request, *names: str) -> Answer:
     """A page of a list; only what was given is passed on, so that defaults stay the accountant's."""
     return Answer(200, read(*names, **request.query))
@@ -106,11 +122,16 @@ _CALLS: Final[dict[str, Callable[["Accountant", Request, "Caller"], Answer]]] = 
     "hold": _hold,
     "settle": _settle,
     "derive": _derive,
+    "open_session": _open_session,
+    "answer_session": _answer_session,
+    "close_session": _close_session,
     "check": lambda it, request, caller: Answer(200, it.check(_dataset(request), _body(request), caller)),
 }
 """What depends on who asks."""
 _OPERATIONS: Final[dict[str, Callable[["Accountant", Request], Answer]]] = {
     "holds": lambda it, request: Answer(200, it.holds(_dataset(request))),
+    "sessions": lambda it, request: Answer(200, it.sessions(_dataset(request))),
+    "session": lambda it, request: Answer(200, it.session(_dataset(request), request.arguments["session"])),
     "scopes": lambda it, request: _page(it.scopes, request, _dataset(request)),
     "add_partitions": lambda it, request: Answer(
         200, it.add_partitions(_dataset(request), _body(request), PRINCIPAL)
@@ -135,6 +156,7 @@ _OPERATIONS: Final[dict[str, Callable[["Accountant", Request], Answer]]] = {
     "history": lambda it, request: _page(it.history, request, _dataset(request)),
     "spend": lambda it, request: Answer(200, it.spend(_dataset(request))),
     "mechanisms": lambda it, request: Answer(200, it.mechanisms()),  # noqa: ARG005
+    "dp_events": lambda it, request: Answer(200, it.dp_events(_body(request))),
     "convert": lambda it, request: Answer(200, it.convert(_body(request))),
     "create_key": lambda it, request: Answer(404, _NO_KEYS),  # noqa: ARG005
     "keys": lambda it, request: Answer(404, _NO_KEYS),  # noqa: ARG005
