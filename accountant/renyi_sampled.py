@@ -51,7 +51,7 @@ def poisson_subsampled_gaussian(noise_multiplier: float, sampling_rate: float, g
     everybody = grid.orders * (0.5 / (z * z) * (1.0 + 8.0 * _ULP))
     if q == 1.0:
         return everybody
-    tables = _tables(grid.orders.tobytes())
+    tables = tables_of(grid.orders.tobytes())
     log_excess = np.empty(grid.n_orders)
     if tables.whole.size:
         log_excess[tables.whole] = _log_excess_whole(q, z, tables)
@@ -64,7 +64,7 @@ def poisson_subsampled_gaussian(noise_multiplier: float, sampling_rate: float, g
 
 
 @dataclass(frozen=True)
-class _Tables:
+class Tables:
     """What depends on the grid alone. Terms k = 2..alpha of every whole order, one after another."""
 
     over_order_less_one: Floats
@@ -90,7 +90,7 @@ class _Tables:
 
 
 @lru_cache(maxsize=8)
-def _tables(order_bytes: bytes) -> _Tables:
+def tables_of(order_bytes: bytes) -> Tables:
     """Build the tables once per grid (keyed by content: hashing 43 fractions costs as much as a curve)."""
     all_orders = np.frombuffer(order_bytes)
     is_whole = all_orders == np.floor(all_orders)
@@ -98,7 +98,7 @@ def _tables(order_bytes: bytes) -> _Tables:
     sizes = [alpha - 1 for alpha in whole]
     k = np.arange(2.0, max(whole, default=1) + 1.0)
     parts = [_log_binomials(alpha) for alpha in whole]
-    return _Tables(
+    return Tables(
         over_order_less_one=1.0 / (all_orders - 1.0),
         whole=np.flatnonzero(is_whole),
         fractional=np.flatnonzero(~is_whole),
@@ -123,7 +123,7 @@ def _log_binomials(alpha: int) -> list[float]:
     return values
 
 
-def _log_excess_whole(q: float, z: float, tables: _Tables) -> Floats:
+def _log_excess_whole(q: float, z: float, tables: Tables) -> Floats:
     """Upper bounds of log(A - 1) at the whole orders, shape (w,); 0 < q < 1.
 
     A - 1 = sum over k = 2..alpha of C(alpha, k) (1-q)^(alpha-k) q^k (e^{k(k-1)/(2 z^2)} - 1): the
@@ -136,8 +136,16 @@ def _log_excess_whole(q: float, z: float, tables: _Tables) -> Floats:
     are added in a handful of roundings: 16 ulps of the total magnitude cover it. Summing at most
     2^13 positive terms adds 2^13 ulps; 2^-38 covers that and the last ulps of exp and log.
     """
-    log_q, log_rest = math.log(q), math.log1p(-q)
     by_k = _log_expm1_ascending(tables.k_pairs * (0.5 / (z * z)))
+    return log_binomial_sum(by_k, math.log(q), math.log1p(-q), tables)
+
+
+def log_binomial_sum(log_by_k: Floats, log_q: float, log_rest: float, tables: Tables) -> Floats:
+    """Upper bounds of log sum over k = 2..alpha of C(alpha, k) rest^(alpha-k) q^k by_k, shape (w,).
+
+    log_by_k: logs of the terms' own factors, k = 2, 3, ..., finite; overwritten. Its rounding: see above.
+    """
+    by_k = log_by_k
     by_k += tables.k * (log_q - log_rest)
     terms = by_k[tables.term]
     terms += tables.log_binomial

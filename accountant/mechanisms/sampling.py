@@ -1,40 +1,181 @@
 """Mechanisms run on a random sample. The sampling scheme is part of the mechanism, never assumed."""
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, Self
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field
+import numpy as np
+from pydantic import Field, model_validator
 
-from accountant import renyi
+from accountant import renyi, renyi_subsampled
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Adjacency, Mechanism, Number
-from accountant.mechanisms.noise import Gaussian
-from accountant.rounding import decimal
+from accountant.mechanisms.base import Adjacency, Base, Mechanism, Number, Whole
+from accountant.mechanisms.noise import Gaussian, Laplace
+from accountant.rounding import decimal, round_down, round_up
+
+ON_A_SAMPLE: Final = frozenset(
+    {
+        "adaptive_clipping",
+        "approximate",
+        "composed",
+        "discrete_gaussian",
+        "discrete_laplace",
+        "distributed_discrete_gaussian",
+        "exponential",
+        "gaussian",
+        "gdp",
+        "laplace",
+        "non_private",
+        "permute_and_flip",
+        "pure",
+        "randomized_response",
+        "renyi_curve",
+        "report_noisy_max",
+        "skellam",
+        "tuned",
+        "zcdp",
+    }
+)
+"""What may run on a sample: one computation on whatever units were drawn, with the same curve for any
+number of
+them. A plan over positions in the data, another sample, a group or an open session is no such thing."""
+
+
+def _first_unfit(mechanism: Mechanism) -> Mechanism | None:
+    if mechanism.kind not in ON_A_SAMPLE:
+        return mechanism
+    return next((found for part in mechanism.parts() if (found := _first_unfit(part))), None)
+
+
+def _check_base(outer: Mechanism, base: Mechanism) -> None:
+    """Refuse what no theorem covers, saying what would work."""
+    unfit = _first_unfit(base)
+    if unfit is not None:
+        hint = {
+            "poisson_subsampled": "of two Poisson samples in turn, charge one at the product of the rates",
+            "grouped": "put the sampling inside of the group, not the group inside of the sampling",
+            "shuffled_epochs": "epochs over shuffled batches are charged alone: nothing amplifies them",
+        }.get(unfit.kind, f"charge {unfit.kind} without sampling")
+        raise ValueError(f"{unfit.kind} cannot run on a sample here: {hint}")
+    if not outer.valid_under():
+        where = " or ".join(sorted(outer.adjacencies))
+        raise ValueError(
+            f"{outer.kind} is analysed under {where}, its base {base.kind} is not: charge {base.kind} "
+            f"unsampled"
+        )
+
+
+def _sampled_pure(epsilon: Fraction, delta: Fraction, rate: float, grid: Grid) -> Curve:
+    """What (epsilon, delta)-DP becomes on a sample: log(1 + q (e^epsilon - 1)), q delta."""
+    if epsilon > 10**6:  # no curve is computed above: without amplification it is the base's own
+        return Curve.no_bound(grid)
+    found = renyi_subsampled.pure_epsilon(round_up(epsilon), rate)
+    return Curve.of(
+        grid,
+        renyi.pure(found, grid),
+        pure=min(decimal(found), epsilon),
+        rho=renyi.pure_rho(found),
+        mu_squared=Fraction(renyi.pure_mu(found)) ** 2,
+        delta=min(Fraction(1), delta * Fraction(rate) * (1 + Fraction(1, 2**50))),
+    )
+
+
+def _least(grid: Grid, found: renyi_subsampled.Floats, *curves: Curve) -> Curve:
+    """In each coordinate the least bound; `found` at the finite orders."""
+    orders = [None if math.isinf(value) else Fraction(float(value)) for value in found]
+    columns = zip((*orders, None, None, None, None), *(curve.amounts for curve in curves), strict=True)
+    least = [min((amount for amount in column if amount is not None), default=None) for column in columns]
+    least[grid.delta] = Fraction(0)
+    return Curve(grid, tuple(least))
+
+
+def _scaled(curve: Curve, grid: Grid) -> tuple[renyi_subsampled.Floats, renyi_subsampled.Floats]:
+    """Its bounds of (alpha-1) D_alpha, as points."""
+    amounts = curve.amounts[: grid.n_orders]
+    bounds = [math.inf if amount is None else round_up(amount) for amount in amounts]
+    return grid.orders, (grid.orders - 1.0) * bounds * (1.0 + 2.0**-50)
+
+
+def _moments(base: Mechanism) -> renyi_subsampled.Moments:
+    ladder = renyi_subsampled.LADDER
+    found = [math.inf if amount is None else round_up(amount) for amount in base.curve(ladder).amounts]
+    return renyi_subsampled.Moments.of(
+        np.array(found[: ladder.n_orders]), found[ladder.rho], found[ladder.pure]
+    )
+
+
+def _amplified(base: Mechanism, rate: float, grid: Grid, *, poisson: bool) -> Curve:
+    """The loss of `base` on a sample at 0 < rate < 1: the least that the theorems give, never above
+    the base's own.
+    """
+    own = base.curve(grid)
+    pure, delta = own.amounts[grid.pure], own.amounts[grid.delta]
+    if delta is None or all(amount is None for amount in own.amounts[: grid.delta]):
+        return Curve.no_bound(grid)
+    if delta > 0:
+        return Curve.no_bound(grid) if pure is None else _sampled_pure(pure, delta, rate, grid)
+    points = [_scaled(own, grid)]
+    curves = []
+    # Without mu: a sampled Gaussian has none, though its base has.
+    kept = list(own.amounts)
+    kept[grid.mu_squared] = None
+    curves.append(Curve(grid, tuple(kept)))
+    if pure is not None:
+        curves.append(_sampled_pure(pure, delta, rate, grid))
+        points.append(_scaled(curves[-1], grid))
+        if poisson and 0 < pure <= 500:
+            points.append((grid.orders, renyi_subsampled.pure_poisson(round_up(pure), rate, grid)))
+    moments = _moments(base)
+    if poisson:
+        points += renyi_subsampled.poisson(moments, rate, grid, reversible=isinstance(base, Laplace))
+        mu_squared = own.amounts[grid.mu_squared]
+        if mu_squared and Fraction(1, 10**17) < mu_squared < 10**3:
+            points.append((grid.orders, _gaussian_points(mu_squared, rate, grid)))
+    else:
+        noise = base.noise_multiplier if isinstance(base, Gaussian) else None
+        points += renyi_subsampled.without_replacement(moments, rate, grid, gaussian=noise)
+    return _least(grid, renyi_subsampled.convex_below(points, grid), *curves)
+
+
+def _gaussian_points(mu_squared: Fraction, rate: float, grid: Grid) -> renyi_subsampled.Floats:
+    noise = math.nextafter(math.sqrt(round_down(1 / mu_squared)), 0.0)
+    return renyi.poisson_subsampled_gaussian(noise, rate, grid) * (grid.orders - 1.0) * (1.0 + 2.0**-50)
 
 
 class PoissonSubsampled(Mechanism):
-    """A Gaussian on a Poisson sample: each unit is in the batch with probability q, independently."""
+    """A mechanism on a Poisson sample: each unit is in the batch with probability q, independently."""
 
     kind: Literal["poisson_subsampled"] = "poisson_subsampled"
-    base: Gaussian
-    """What runs on the sample."""
+    base: Base
+    """What runs on the sample. Several releases from one sample: `composed`, in here; not a charge for
+    each."""
     sampling_rate: Annotated[Number, Field(ge=0, le=1)]
-    """q: the sampler's own probability, fixed before the draw, 0 to 1; never a realised batch size over n."""
+    """q: the sampler's own probability, fixed before the draw, 0 to 1; never a realised batch size
+    over n."""
 
-    title: ClassVar[str] = "Poisson-subsampled Gaussian (DP-SGD)"
+    title: ClassVar[str] = "Poisson-subsampled mechanism (DP-SGD)"
     purpose: ClassVar[str] = "One step of DP-SGD: a clipped, noised gradient of a Poisson-sampled batch."
     formula: ClassVar[str] = (
-        "(α−1)D_α = log E_{x∼N(0,z²)}[(1 − q + q·e^{(2x−1)/(2z²)})^α]; ρ = 1/(2z²), the supremum of D_α/α"
+        "Gaussian base: (α−1)D_α = log E_{x∼N(0,z²)}[(1 − q + q·e^{(2x−1)/(2z²)})^α], ρ = 1/(2z²), the "
+        "supremum of "
+        "D_α/α; other bases: the least of Zhu and Wang's sum over whole orders, the worst base of the "
+        "same pure ε, the "
+        "Gaussian of the same μ, and the base itself; D_∞ = log(1 + q(e^ε − 1)); (ε, δ) becomes that and qδ"
     )
-    source: ClassVar[str] = "Mironov, Talwar, Zhang 2019, Thm. 4 and section 3.3"
+    source: ClassVar[str] = (
+        "Mironov, Talwar, Zhang 2019, Thm. 4, 5 and section 3.3; Zhu, Wang 2019, Thm. 5; Balle, Barthe, "
+        "Gaboardi 2018; "
+        "Dong, Roth, Su 2022, Thm. 2.10 (a μ is dominated by its Gaussian, also on a sample)"
+    )
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.add_remove, Adjacency.zero_out})
     elsewhere: ClassVar[str] = (
         "under replace_one the amplification is another: open the dataset with add_remove or zero_out, "
         "or charge an unsampled gaussian with the noise over the replace-one sensitivity (2C)"
     )
     avoid: ClassVar[str] = (
-        "Shuffled or fixed-size batches; two vectors from one cohort (put gaussian(z/√2) inside instead)."
+        "Shuffled or fixed-size batches; two vectors from one cohort (put gaussian(z/√2), or composed, "
+        "inside instead)."
     )
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
@@ -42,14 +183,29 @@ class PoissonSubsampled(Mechanism):
             "base": {"kind": "gaussian", "noise_multiplier": 1.1},
             "sampling_rate": 0.01,
         },
+        {
+            "kind": "poisson_subsampled",
+            "base": {"kind": "laplace", "scale_over_sensitivity": 2.0},
+            "sampling_rate": 0.05,
+        },
     )
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_base(self, self.base)
+        return self
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return (self.base,)
+
     def curve(self, grid: Grid) -> Curve:
-        rate, noise = self.sampling_rate, self.base.noise_multiplier
+        rate, noise = self.sampling_rate, self.base.as_gaussian()
         if rate == 0:
             return Curve.zero(grid)
         if rate == 1 or noise == 0:
             return self.base.curve(grid)
+        if noise is None or not 0.01 <= noise <= 1e9:
+            return _amplified(self.base, rate, grid, poisson=True)
         # D_alpha is at most the unsampled alpha/(2 z^2) and tends to that slope, so the supremum of
         # D_alpha/alpha over real orders is the Gaussian's own rho: sampling does not lower it.
         return Curve.of(
@@ -61,4 +217,122 @@ class PoissonSubsampled(Mechanism):
         )
 
     def noisier(self, factor: float) -> Self | None:
-        return self.model_copy(update={"base": self.base.noisier(factor)})
+        base = self.base.noisier(factor)
+        return None if base is None else self.model_copy(update={"base": base})
+
+
+class SampledWithoutReplacement(Mechanism):
+    """A mechanism on a batch of fixed size, drawn uniformly among all units, anew for each release."""
+
+    kind: Literal["sampled_without_replacement"] = "sampled_without_replacement"
+    base: Base
+    """What runs on the batch. Its noise is over the replace-one sensitivity: 2C with a clip norm C."""
+    batch_size: Annotated[Whole, Field(ge=0, le=1_000_000_000_000)]
+    """Units in the batch, fixed before the draw, 0 to population."""
+    population: Annotated[Whole, Field(ge=1, le=1_000_000_000_000)]
+    """Units in the data set, which is public, 1 to 1e12."""
+
+    title: ClassVar[str] = "Fixed-size batch without replacement"
+    purpose: ClassVar[str] = (
+        "One step of training or one round of clients on a uniform batch of a fixed size."
+    )
+    formula: ClassVar[str] = (
+        "(α−1)D_α ≤ log{1 + Σ_{j≥2} C(α,j) qʲ t_j}, q = batch/population, t_2 = min{4(e^{ε(2)} − 1), "
+        "e^{ε(2)} min(2, (e^{ε(∞)} − 1)²)}, t_j = e^{(j−1)ε(j)} min{2, (e^{ε(∞)} − 1)ʲ}, of a Gaussian "
+        "also "
+        "4√(B_{2⌊j/2⌋} B_{2⌈j/2⌉}), B_l = E[(P/Q − 1)ˡ]; D_∞ = log(1 + q(e^ε − 1)); never above the base"
+    )
+    source: ClassVar[str] = "Wang, Balle, Kasiviswanathan 2019, Thm. 9 and 27; Balle, Barthe, Gaboardi 2018"
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.replace_one})
+    elsewhere: ClassVar[str] = (
+        "the size of the population is public here: open the dataset with replace_one, or sample by "
+        "Poisson and "
+        "charge poisson_subsampled"
+    )
+    avoid: ClassVar[str] = "A plain loader that goes through shuffled data: shuffled_epochs."
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "kind": "sampled_without_replacement",
+            "base": {"kind": "gaussian", "noise_multiplier": 2.5},
+            "batch_size": 100,
+            "population": 10000,
+        },
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.batch_size > self.population:
+            raise ValueError(f"batch_size {self.batch_size} is above population {self.population}")
+        _check_base(self, self.base)
+        return self
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return (self.base,)
+
+    def curve(self, grid: Grid) -> Curve:
+        if self.batch_size == 0:
+            return Curve.zero(grid)
+        if self.batch_size == self.population:
+            return self.base.curve(grid)
+        rate = round_up(Fraction(self.batch_size, self.population))
+        return _amplified(self.base, rate, grid, poisson=False)
+
+    def noisier(self, factor: float) -> Self | None:
+        base = self.base.noisier(factor)
+        return None if base is None else self.model_copy(update={"base": base})
+
+
+class ShuffledEpochs(Mechanism):
+    """Whole passes over the data in batches: each unit is in one batch of each pass. Nothing is
+    amplified.
+    """
+
+    kind: Literal["shuffled_epochs"] = "shuffled_epochs"
+    base: Base
+    """What each batch releases: a Gaussian, its noise over the sensitivity of one batch's sum under
+    the dataset's
+    adjacency (C under zero_out, 2C under replace_one)."""
+    epochs: Annotated[Whole, Field(ge=1, le=1_000_000)]
+    """Passes, each begun one counted: 1.2 epochs are 2; 1 to 1e6."""
+
+    title: ClassVar[str] = "Shuffled epochs (a plain data loader)"
+    purpose: ClassVar[str] = "Training on batches that a loader cuts from shuffled or ordered data."
+    formula: ClassVar[str] = "one Gaussian an epoch: D_α = epochs·α/(2z²), ρ = epochs/(2z²), μ² = epochs/z²"
+    source: ClassVar[str] = (
+        "a unit moves one batch of each epoch, whatever the order; Dong, Roth, Su 2022, Cor. 3.3 "
+        "(composition). A shuffle "
+        "amplifies far less than a Poisson sample: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang "
+        "2024"
+    )
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.zero_out, Adjacency.replace_one})
+    elsewhere: ClassVar[str] = (
+        "a unit that is added or removed shifts the batches of all others: open the dataset with "
+        "zero_out or "
+        "replace_one, or charge one gaussian an epoch with noise_multiplier z/√5 (μ = √5/z)"
+    )
+    avoid: ClassVar[str] = (
+        "A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here."
+    )
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"kind": "shuffled_epochs", "base": {"kind": "gaussian", "noise_multiplier": 4.0}, "epochs": 3},
+    )
+
+    @model_validator(mode="after")
+    def _a_gaussian(self) -> Self:
+        if self.base.kind not in ("gaussian", "adaptive_clipping"):
+            raise ValueError(
+                f"each batch releases a gaussian here, or adaptive_clipping: charge {self.base.kind} "
+                f"once for each epoch"
+            )
+        return self
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return (self.base,)
+
+    def curve(self, grid: Grid) -> Curve:
+        once = self.base.curve(grid)
+        return Curve(grid, tuple(None if amount is None else self.epochs * amount for amount in once.amounts))
+
+    def noisier(self, factor: float) -> Self | None:
+        base = self.base.noisier(factor)
+        return None if base is None else self.model_copy(update={"base": base})

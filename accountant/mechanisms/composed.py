@@ -1,0 +1,199 @@
+"""Several releases as one mechanism, and one release as seen by several units."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from accountant import renyi, renyi_group, renyi_subsampled
+from accountant.grid import Grid
+from accountant.loss import Curve
+from accountant.mechanisms.base import Base, Mechanism, Whole
+from accountant.rounding import decimal, round_down, round_up
+
+
+def _multiplier(mu_squared: Fraction) -> float:
+    """The noise multiplier 1/mu, rounded down."""
+    return math.nextafter(math.sqrt(round_down(1 / mu_squared)), 0.0)
+
+
+class Composed(Mechanism):
+    """Several mechanisms on the same data, as one: what a sample, a group or a repetition is made of."""
+
+    kind: Literal["composed"] = "composed"
+    mechanisms: Annotated[tuple[Base, ...], Field(min_length=1, max_length=16)]
+    """The mechanisms, 1 to 16, all run on the same data (inside of a sampling: on one and the same
+    sample)."""
+    counts: (
+        Annotated[tuple[Annotated[Whole, Field(ge=1, le=1_000_000)], ...], Field(min_length=1, max_length=16)]
+        | None
+    ) = None
+    """How many times each is run, 1 to 1e6; once each when left out."""
+
+    title: ClassVar[str] = "Several mechanisms as one"
+    purpose: ClassVar[str] = (
+        "All that goes out of one sampled cohort, or of one run whose repetitions or groups are charged."
+    )
+    formula: ClassVar[str] = "every coordinate is the sum: D_α, D_∞, ρ, μ², δ"
+    source: ClassVar[str] = (
+        "Mironov 2017, Prop. 1; Bun, Steinke 2016, Lemma 1.7; Dong, Roth, Su 2022, Cor. 3.3"
+    )
+    avoid: ClassVar[str] = "Releases that need not be one: charge them separately, the ledger adds."
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "kind": "composed",
+            "mechanisms": [
+                {"kind": "gaussian", "noise_multiplier": 10.0},
+                {"kind": "laplace", "scale_over_sensitivity": 20.0},
+            ],
+            "counts": [2, 1],
+        },
+    )
+
+    @model_validator(mode="after")
+    def _one_count_each(self) -> Self:
+        if self.counts is not None and len(self.counts) != len(self.mechanisms):
+            raise ValueError(
+                f"{len(self.mechanisms)} mechanisms but {len(self.counts)} counts: give one for each"
+            )
+        if not self.valid_under():
+            raise ValueError(
+                "no adjacency holds for all of these mechanisms: charge them to datasets of their own"
+            )
+        return self
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return self.mechanisms
+
+    def _counts(self) -> Sequence[int]:
+        return self.counts or (1,) * len(self.mechanisms)
+
+    def curve(self, grid: Grid) -> Curve:
+        curves = [mechanism.curve(grid).amounts for mechanism in self.mechanisms]
+        totals = []
+        for amounts in zip(*curves, strict=True):
+            known = [amount for amount in amounts if amount is not None]
+            terms = (count * amount for count, amount in zip(self._counts(), known, strict=True))
+            totals.append(sum(terms, Fraction(0)) if len(known) == len(amounts) else None)
+        return Curve(grid, tuple(totals))
+
+    def as_gaussian(self) -> float | None:
+        total = Fraction(0)
+        for mechanism, count in zip(self.mechanisms, self._counts(), strict=True):
+            noise = mechanism.as_gaussian()
+            if noise is None or noise == 0:
+                return noise
+            total += count / decimal(noise) ** 2
+        return _multiplier(total)
+
+    def noisier(self, factor: float) -> Self | None:
+        found = [mechanism.noisier(factor) for mechanism in self.mechanisms]
+        noisier = tuple(mechanism for mechanism in found if mechanism is not None)
+        return self.model_copy(update={"mechanisms": noisier}) if len(noisier) == len(found) else None
+
+
+class Grouped(Mechanism):
+    """What a group of units loses together: a user with several records, a node with several edges."""
+
+    kind: Literal["grouped"] = "grouped"
+    base: Base
+    """What is released, as charged for one unit. A run of many steps is `composed` in here, then
+    grouped: less than
+    grouping each step where the bound is no square."""
+    group_size: Annotated[Whole, Field(ge=1, le=1_000_000)]
+    """k: the most units that belong to one (records of a user, edges of a node), enforced before the
+    release; 1 to 1e6."""
+
+    title: ClassVar[str] = "Group privacy"
+    purpose: ClassVar[str] = "User-level from record-level, node-level from edge-level (k: the degree)."
+    formula: ClassVar[str] = (
+        "D_∞ = kε, ρk², μk, (kε, δ(e^{kε} − 1)/(e^ε − 1)); D_α: the least of these and 3ᶜ·D_{2ᶜα} for k "
+        "≤ 2ᶜ, α ≥ 2; for "
+        "k = 2 also (α−1/p)/(α−1)·D_{pα} + D_{(pα−1)/(p−1)}"
+    )
+    source: ClassVar[str] = (
+        "Mironov 2017, Prop. 2 and 11; Bun, Steinke 2016, Prop. 1.9; Dong, Roth, Su 2022, Thm. 2.14; "
+        "Vadhan 2017, Lemma 2.2"
+    )
+    avoid: ClassVar[str] = (
+        "Multiplying a curve by k: the loss of a group grows by more than k. Where a user's "
+        "contribution is clipped as a "
+        "whole, the user is the unit: charge the mechanism itself."
+    )
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"kind": "grouped", "base": {"kind": "gaussian", "noise_multiplier": 20.0}, "group_size": 3},
+    )
+
+    @model_validator(mode="after")
+    def _not_twice(self) -> Self:
+        if self.base.kind == "grouped":
+            raise ValueError("a group of groups is one group: multiply the two sizes")
+        return self
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return (self.base,)
+
+    def curve(self, grid: Grid) -> Curve:
+        k, one = self.group_size, self.base.curve(grid)
+        if k == 1:
+            return one
+        pure, rho, mu_squared, delta = one.amounts[grid.n_orders :]
+        if delta is None:
+            return Curve.no_bound(grid)
+        if delta > 0:
+            together = Fraction(1) if pure is None else renyi_group.delta(pure, delta, k)
+            if pure is None or together >= 1:
+                return Curve.no_bound(grid)
+            return self._stated(k * pure, together, grid)
+        found = list(self._stated(k * pure, delta, grid).amounts if pure is not None else (None,) * grid.size)
+        found[grid.delta] = Fraction(0)
+
+        def add(place: int, bound: Fraction | None) -> None:
+            old = found[place]
+            if bound is not None and (old is None or bound < old):
+                found[place] = bound
+
+        add(grid.rho, None if rho is None else rho * k * k)
+        add(grid.mu_squared, None if mu_squared is None else mu_squared * k * k)
+        squared, mu = found[grid.rho], found[grid.mu_squared]
+        add(grid.rho, None if mu is None else mu / 2)
+        by_order = renyi_group.renyi(self._floats, k, grid)
+        for place, order in enumerate(grid.exact_orders):
+            add(place, None if squared is None else order * squared)
+            add(place, None if mu is None else order * mu / 2)
+            add(place, None if math.isinf(by_order[place]) else Fraction(float(by_order[place])))
+        known = [math.inf if amount is None else round_up(amount) for amount in found[: grid.n_orders]]
+        points = (grid.orders, (grid.orders - 1.0) * known * (1.0 + 2.0**-50))
+        for place, bound in enumerate(renyi_subsampled.convex_below([points], grid)):
+            add(place, None if math.isinf(bound) else Fraction(float(bound)))
+        return Curve(grid, tuple(found))
+
+    def _floats(self, grid: Grid) -> renyi_group.Floats:
+        amounts = self.base.curve(grid).amounts[: grid.n_orders]
+        return np.array([math.inf if amount is None else round_up(amount) for amount in amounts])
+
+    @staticmethod
+    def _stated(epsilon: Fraction, delta: Fraction, grid: Grid) -> Curve:
+        """Any (epsilon, delta)-DP release."""
+        number = round_up(epsilon)
+        if number > 1e6:
+            return Curve.no_bound(grid)
+        return Curve.of(
+            grid,
+            renyi.pure(number, grid),
+            pure=epsilon,
+            rho=renyi.pure_rho(number),
+            mu_squared=Fraction(renyi.pure_mu(number)) ** 2,
+            delta=delta,
+        )
+
+    def as_gaussian(self) -> float | None:
+        noise = self.base.as_gaussian()
+        return noise if noise is None or noise == 0 else _multiplier(self.group_size**2 / decimal(noise) ** 2)
+
+    def noisier(self, factor: float) -> Self | None:
+        base = self.base.noisier(factor)
+        return None if base is None else self.model_copy(update={"base": base})
