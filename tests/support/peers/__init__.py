@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from accountant.mechanisms import Mechanism
+from tests.support import oracles
 
 Document = dict[str, Any]
 Rng = np.random.Generator
@@ -38,6 +39,10 @@ class Pair:
     """The largest whole order that the peer can do in reasonable time."""
     fractional_max: float = 64.0
     """The largest fractional order to compare; 0 for none."""
+    truth: Callable[[Document, Fraction], Any] = oracles.renyi
+    """D_α at 50 digits."""
+    tight: Callable[[Fraction], bool] = lambda _order: True
+    """Where ours is the truth; elsewhere it is a bound, of which no more is asked than to be above."""
     points: int = 8
     """Orders compared per draw, of a grid drawn once per run."""
 
@@ -63,7 +68,15 @@ def pairs(peer: str) -> list[Pair]:
     """What `peer` and we both have. Raises ImportError when the peer is not installed."""
     with quiet():
         found: Sequence[Pair] = importlib.import_module(f"tests.support.peers.of_{peer}").PAIRS
-    return [pair for pair in found if pair.kind in Mechanism.registry]
+    return [pair for pair in found if pair.kind in Mechanism.registry and pair.kind in oracles.kinds()]
+
+
+def whole(order: Fraction) -> bool:
+    return order.denominator == 1
+
+
+def never(_order: Fraction) -> bool:
+    return False
 
 
 def as_number(order: Fraction) -> Order:

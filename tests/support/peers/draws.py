@@ -67,7 +67,12 @@ def adaptive_clipping(rng: Rng) -> Document:
 
 
 def tree(rng: Rng) -> Document:
-    shape = {"steps": whole(rng, 1, 100_000), "trees": whole(rng, 1, 20)}
+    shape = {
+        "steps": whole(rng, 1, 100_000),
+        "trees": whole(rng, 1, 20),
+        "participations": 1,
+        "separation": 0,
+    }
     return {"kind": "tree_aggregation", "noise_multiplier": number(rng, 0.1, 100), **shape}
 
 
@@ -100,3 +105,37 @@ def sampled(rng: Rng, base: Document) -> Document:
 
 def sampled_gaussian(rng: Rng) -> Document:
     return sampled(rng, gaussian(rng))
+
+
+def sampled_laplace(rng: Rng) -> Document:
+    return sampled(rng, laplace(rng))
+
+
+def sampled_pure(rng: Rng) -> Document:
+    return sampled(rng, pure(rng))
+
+
+def several(rng: Rng) -> Document:
+    """A Gaussian and a Laplace release, each several times."""
+    counts = [whole(rng, 1, 1000), whole(rng, 1, 1000)]
+    return {"kind": "composed", "mechanisms": [gaussian(rng), laplace(rng)], "counts": counts}
+
+
+def sampled_several(rng: Rng) -> Document:
+    """Two Gaussians from one sample."""
+    noises = [{"kind": "gaussian", "noise_multiplier": number(rng, 0.8, 100)} for _ in range(2)]
+    return sampled(rng, {"kind": "composed", "mechanisms": noises, "counts": [whole(rng, 1, 4), 1]})
+
+
+def batch(rng: Rng, base: Document) -> Document:
+    population = whole(rng, 2, 10_000_000)
+    size = {"batch_size": whole(rng, 1, population - 1) if population > 2 else 1, "population": population}
+    return {"kind": "sampled_without_replacement", "base": base, **size}
+
+
+def batch_gaussian(rng: Rng) -> Document:
+    return batch(rng, {"kind": "gaussian", "noise_multiplier": number(rng, 0.5, 100)})
+
+
+def batch_laplace(rng: Rng) -> Document:
+    return batch(rng, laplace(rng))

@@ -7,7 +7,7 @@ from typing import Any, Final
 from autodp import mechanism_zoo as zoo
 from autodp import rdp_bank, transformer_zoo
 
-from tests.support.peers import Order, Pair, draws
+from tests.support.peers import Order, Pair, draws, never, truths, whole
 
 Document = dict[str, Any]
 
@@ -46,13 +46,16 @@ def votes(document: Document, orders: Sequence[Order]) -> list[float]:
     return [float(rdp_bank.RDP_inde_pate_gaussian(params, order)) for order in orders]
 
 
-def sampled(improved: bool) -> Callable[[Document, Sequence[Order]], list[float]]:
-    """Poisson sampling by its theorem for any mechanism, or the tighter one that needs conditions."""
+def sampled(improved: bool, poisson: bool = True) -> Callable[[Document, Sequence[Order]], list[float]]:
+    """Sampling by its theorem for any mechanism, or the tighter one that needs conditions."""
 
     def of(document: Document, orders: Sequence[Order]) -> list[float]:
-        amplify = transformer_zoo.AmplificationBySampling(PoissonSampling=True)
+        amplify = transformer_zoo.AmplificationBySampling(PoissonSampling=poisson)
         base = mechanism_of(document["base"])
-        mechanism = amplify(base, document["sampling_rate"], improved_bound_flag=improved)
+        if not poisson:
+            base.neighboring = "replace_one"  # as ours: the noise is over that sensitivity
+        rate = document["sampling_rate"] if poisson else document["batch_size"] / document["population"]
+        mechanism = amplify(base, rate, improved_bound_flag=improved)
         return [float(mechanism.RenyiDP(order)) for order in orders]
 
     return of
@@ -69,4 +72,40 @@ PAIRS: Final = (
     Pair("exponential", draws.exponential, curve),
     Pair("above_threshold", draws.above_threshold, curve),
     Pair("poisson_subsampled(gaussian)", draws.sampled_gaussian, sampled(True), fractional_max=16, points=5),
+    Pair(
+        "poisson_subsampled(laplace)",
+        draws.sampled_laplace,
+        sampled(True),
+        truth=truths.sampled_laplace,
+        tight=whole,
+        whole_max=512,
+        points=4,
+    ),
+    Pair(
+        "poisson_subsampled(pure)",
+        draws.sampled_pure,
+        sampled(False),
+        truth=truths.sampled_pure,
+        whole_max=2048,
+        points=5,
+    ),
+    Pair(
+        "sampled_without_replacement(gaussian)",
+        draws.batch_gaussian,
+        sampled(True, False),
+        truth=truths.batch,
+        tight=never,
+        whole_max=512,
+        fractional_max=16,
+        points=4,
+    ),
+    Pair(
+        "sampled_without_replacement(laplace)",
+        draws.batch_laplace,
+        sampled(False, False),
+        truth=truths.batch,
+        tight=never,
+        whole_max=512,
+        points=4,
+    ),
 )

@@ -8,7 +8,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.rdp import RdpAccountant
 
-from tests.support.peers import Order, Pair, draws
+from tests.support.peers import Order, Pair, draws, never, truths
 
 Document = dict[str, Any]
 ADD = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -32,6 +32,9 @@ def event_of(document: Document) -> dp.DpEvent:
             return dp.ZCDpEvent(document["rho"])
         case "poisson_subsampled":
             return dp.PoissonSampledDpEvent(document["sampling_rate"], event_of(document["base"]))
+        case "composed":
+            counted = zip(document["mechanisms"], document["counts"], strict=True)
+            return dp.ComposedDpEvent([dp.SelfComposedDpEvent(event_of(one), n) for one, n in counted])
         case "adaptive_clipping":
             count = dp.GaussianDpEvent(2 * document["count_standard_deviation"])  # of sensitivity ½
             return dp.ComposedDpEvent([dp.GaussianDpEvent(document["gradient_noise_multiplier"]), count])
@@ -47,6 +50,13 @@ def response(document: Document, orders: Sequence[Order]) -> Sequence[float]:
     k = document["k"]
     redrawn = (1 - document["probability_of_truth"]) * k / (k - 1)
     return composed(dp.RandomizedResponseDpEvent(redrawn, k), orders, REPLACE)
+
+
+def batch(document: Document, orders: Sequence[Order]) -> Sequence[float]:
+    event = dp.SampledWithoutReplacementDpEvent(
+        document["population"], document["batch_size"], event_of(document["base"])
+    )
+    return composed(event, orders, REPLACE)
 
 
 def tree(document: Document, orders: Sequence[Order]) -> Sequence[float]:
@@ -88,4 +98,23 @@ PAIRS: Final = (
     Pair("pure", draws.pure, epsilon=tight),
     Pair("approximate", draws.approximate, epsilon=tight),
     Pair("poisson_subsampled(gaussian)", draws.sampled_gaussian, plain, fractional_max=16, points=5),
+    Pair("composed", draws.several, plain),
+    Pair(
+        "poisson_subsampled(composed)",
+        draws.sampled_several,
+        plain,
+        truth=truths.sampled_gaussians,
+        fractional_max=16,
+        points=5,
+    ),
+    Pair(
+        "sampled_without_replacement(gaussian)",
+        draws.batch_gaussian,
+        batch,
+        truth=truths.batch,
+        tight=never,
+        whole_max=512,
+        fractional_max=16,
+        points=4,
+    ),
 )
