@@ -1,4 +1,4 @@
-"""Rényi curves of private selection: the exponential mechanism, and the best of a random number of runs.
+"""Rényi curves of private selection: the exponential mechanism.
 
 As in `renyi`, every function rounds up by a bound on its own error: no value is below the true one.
 """

@@ -18,6 +18,7 @@ from accountant.mechanisms import (
     shuffled,
     stated,
     training,
+    tuning,
 )
 from accountant.mechanisms.base import Adjacency, Document, Mechanism, Number, Whole
 
@@ -35,6 +36,7 @@ FAMILIES: Final = (
     shuffled,
     stated,
     training,
+    tuning,
 )
 """The modules that hold mechanisms: a new one is imported above and named here."""
 

@@ -136,7 +136,9 @@ class Composed(Mechanism):
     kind: ClassVar[str] = "composed"
 
     mechanisms: tuple[Mechanism, ...]
-    """The mechanisms, 1 to 16, all run on the same data (inside of a sampling: on one and the same sample)."""
+    """The mechanisms, 1 to 16, all run on the same data (inside of a sampling: on one and the same
+    sample).
+    """
     counts: tuple[int, ...] | None = None
     """How many times each is run, 1 to 1e6; once each when left out."""
 
@@ -210,10 +212,13 @@ class DistributedDiscreteGaussian(Mechanism):
 
     A federated round whose clients add the noise before secure aggregation.
     Not for: Noise drawn by the server (use discrete_gaussian); sums that wrap around modulo.
+    Valid under replace_one, zero_out only; a client that is removed takes its noise along, which no bound
+    here covers: open the dataset with zero_out (a client whose data is blank still sends noise) or
+    replace_one.
 
-    Loss of one release: D_α = ρα, ρ = min{Δ²/(nσ²) + τd/2, (Δ/(√n·σ) + τ√d)²}/2, τ = 10·Σ_{k<n}
-    e^{−2π²σ²k/(k+1)}.
-    Source: Kairouz, Liu, Steinke 2021, Thm. 1.
+    Loss of one release: the lesser of D_α ≤ αΔ²/(2s²) + τd and D_α ≤ α(Δ²/s² + 2τ·min(Δ√d, Δ²)/s +
+    τ²d)/2, s = √n·σ, τ = 10·Σ_{k<n} e^{−2π²σ²k/(k+1)}; ρ: at α = 1.
+    Source: Kairouz, Liu, Steinke 2021, Prop. 14.
     """
 
     kind: ClassVar[str] = "distributed_discrete_gaussian"
@@ -223,7 +228,10 @@ class DistributedDiscreteGaussian(Mechanism):
     clients: int
     """How many clients' noise is surely in the sum, 1 to 1e9: without those that may drop out or collude."""
     l2_sensitivity: float
-    """How far the integer sum may move, L2, under the dataset's adjacency, after rounding; 1e-6 to 1e12."""
+    """How far the integer sum may move, L2, under the dataset's adjacency, after scaling and rounding
+    to whole numbers; 1 to 1e12. Random rounding lengthens vectors: repeat it until the length is within the
+    stated bound (Kairouz, Liu, Steinke 2021, Prop. 22), or add √dimension to that of the scaled vector.
+    """
     dimension: int
     """Coordinates of the vector, with padding, 1 to 1e12."""
 
@@ -293,7 +301,7 @@ class Gdp(Mechanism):
 class Grouped(Mechanism):
     """What a group of units loses together: a user with several records, a node with several edges.
 
-    User-level from record-level, node-level from edge-level by the largest degree.
+    User-level from record-level, node-level from edge-level (k: the degree).
     Not for: Multiplying a curve by k: the loss of a group grows by more than k. Where a user's
     contribution is clipped as a whole, the user is the unit: charge the mechanism itself.
 
@@ -306,11 +314,14 @@ class Grouped(Mechanism):
     kind: ClassVar[str] = "grouped"
 
     base: Mechanism
-    """What is released, as charged for one unit. A run of many steps is `composed` in here, then grouped: less than
+    """What is released, as charged for one unit. A run of many steps is `composed` in here, then
+    grouped: less than
     grouping each step where the bound is no square.
     """
     group_size: int
-    """k: the most units that belong to one (records of a user, edges of a node), enforced before the release; 1 to 1e6."""
+    """k: the most units that belong to one (records of a user, edges of a node), enforced before the
+    release; 1 to 1e6.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -483,9 +494,13 @@ class PoissonSubsampled(Mechanism):
     kind: ClassVar[str] = "poisson_subsampled"
 
     base: Mechanism
-    """What runs on the sample. Several releases from one sample: `composed`, in here; not a charge for each."""
+    """What runs on the sample. Several releases from one sample: `composed`, in here; not a charge for
+    each.
+    """
     sampling_rate: float
-    """q: the sampler's own probability, fixed before the draw, 0 to 1; never a realised batch size over n."""
+    """q: the sampler's own probability, fixed before the draw, 0 to 1; never a realised batch size
+    over n.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -656,7 +671,8 @@ class Shuffled(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledEpochs(Mechanism):
-    """Whole passes over the data in batches: each unit is in one batch of each pass. Nothing is amplified.
+    """Whole passes over the data in batches: each unit is in one batch of each pass. Nothing is
+amplified.
 
     Training on batches that a loader cuts from shuffled or ordered data.
     Not for: A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here.
@@ -673,7 +689,8 @@ class ShuffledEpochs(Mechanism):
     kind: ClassVar[str] = "shuffled_epochs"
 
     base: Mechanism
-    """What each batch releases: a Gaussian, its noise over the sensitivity of one batch's sum under the dataset's
+    """What each batch releases: a Gaussian, its noise over the sensitivity of one batch's sum under
+    the dataset's
     adjacency (C under zero_out, 2C under replace_one).
     """
     epochs: int
@@ -686,6 +703,9 @@ class Skellam(Mechanism):
 
     A federated round with noise that stays Skellam when clients' noise is summed.
     Not for: Noise over a coarse grid (little scaling): the second term is then large.
+    Valid under replace_one, zero_out only; a client that is removed takes its noise along, which no bound
+    here covers: open the dataset with zero_out (a client whose data is blank still sends noise) or
+    replace_one.
 
     Loss of one release: D_α ≤ αΔ₂²/(2v) + min{((2α−1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v)} at whole α, (α−1)D_α
     linear between; ρ = D_2.
@@ -697,7 +717,9 @@ class Skellam(Mechanism):
     variance: float
     """Variance of all noise on one coordinate of the sum, 1e-6 to 1e18: clients' variances add."""
     l1_sensitivity: float
-    """How far the vector may move, L1, under the dataset's adjacency, after rounding; 1e-6 to 1e12."""
+    """How far the vector may move, L1, under the dataset's adjacency, after scaling and rounding to
+    whole numbers; 1 to 1e12. Never above the square of l2_sensitivity, nor √dimension times it.
+    """
     l2_sensitivity: float
     """The same in L2; at most l1_sensitivity."""
 
@@ -723,9 +745,9 @@ class TreeAggregation(Mechanism):
     """Standard deviation of a node's noise over the clip norm (2C under replace_one); 0 or 0.01 to 1e9."""
     steps: int
     """Steps of each tree, 1 to 1e9."""
-    trees: int = 1
+    trees: int
     """Trees one after another, 1 to 1e6: one more than the number of restarts."""
-    participations: int = 1
+    participations: int
     """In how many steps a unit takes part at most, over all trees, 1 to 1e6."""
     separation: int = 0
     """Steps that lie strictly between two participations of a unit, at least, 0 to 1e9."""
@@ -736,8 +758,8 @@ class Tuned(Mechanism):
     """Runs a mechanism a random number of times on the same data and releases only the best output.
 
     Hyper-parameter tuning: train several times, keep one, for a few times the loss.
-    Not for: A number of runs that was fixed, or that depends on what came out; other outputs that are
-    looked at too: charge each run. Settling a hold for part of it.
+    Not for: A number of runs that was fixed, or depends on what came out; outputs that are looked at
+    besides: charge each run. Settling a hold for part of it.
 
     Loss of one release: D_α = D_α(base) + C + log E[K]/(α−1), least over the orders from α on. Negative
     binomial: C = (1+η)·min over β of (1−1/β)·D_β(base) + log(1/γ)/β; D_∞ ≤ (2+η)·D_∞(base). Poisson of
