@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from accountant.grid import Grid
 from accountant.mechanisms import Mechanism
 from tests.support import oracles
 
@@ -43,6 +44,8 @@ class Pair:
     """D_α at 50 digits."""
     tight: Callable[[Fraction], bool] = lambda _order: True
     """Where ours is the truth; elsewhere it is a bound, of which no more is asked than to be above."""
+    grid: Grid | None = None
+    """The grid to compare on, all of it, where a curve depends on which orders there are; None: drawn."""
     points: int = 8
     """Orders compared per draw, of a grid drawn once per run."""
 

@@ -139,3 +139,15 @@ def batch_gaussian(rng: Rng) -> Document:
 
 def batch_laplace(rng: Rng) -> Document:
     return batch(rng, laplace(rng))
+
+
+def tuned(rng: Rng) -> Document:
+    """The best of a random number of Gaussians, its law one of four."""
+    gamma = number(rng, 1e-3, 0.9)
+    laws = (
+        {"distribution": "geometric", "gamma": gamma},
+        {"distribution": "logarithmic", "gamma": gamma},
+        {"distribution": "negative_binomial", "gamma": gamma, "eta": number(rng, 0.01, 10)},
+        {"distribution": "poisson", "mean": number(rng, 1, 1000)},
+    )
+    return {"kind": "tuned", "base": gaussian(rng), "repeats": laws[rng.integers(len(laws))]}

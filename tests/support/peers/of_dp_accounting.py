@@ -1,5 +1,6 @@
 """Google's dp_accounting: its Rényi accountant; its privacy-loss distributions where it has no curve."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.rdp import RdpAccountant
 
+from accountant.grid import GRID_V1
 from tests.support.peers import Order, Pair, draws, never, truths
 
 Document = dict[str, Any]
@@ -59,6 +61,23 @@ def batch(document: Document, orders: Sequence[Order]) -> Sequence[float]:
     return composed(event, orders, REPLACE)
 
 
+def tuned(document: Document, orders: Sequence[Order]) -> Sequence[float]:
+    """It takes the mean number of runs, and finds gamma from it."""
+    law = document["repeats"]
+    shape = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}.get(
+        law["distribution"], law.get("eta")
+    )
+    mean = law["mean"] if "mean" in law else _mean(law["gamma"], shape)
+    return composed(dp.dp_event.RepeatAndSelectDpEvent(event_of(document["base"]), mean, shape), orders)
+
+
+def _mean(gamma: float, eta: float) -> float:
+    """Papernot, Steinke 2022, Definition 1."""
+    if eta == 0:
+        return (1 / gamma - 1) / math.log(1 / gamma)
+    return eta * (1 - gamma) / (gamma * (1 - gamma**eta))
+
+
 def tree(document: Document, orders: Sequence[Order]) -> Sequence[float]:
     """Each unit takes part once, in one of the trees: its only case with a Rényi curve."""
     steps = [document["steps"]] * document["trees"]
@@ -99,6 +118,7 @@ PAIRS: Final = (
     Pair("approximate", draws.approximate, epsilon=tight),
     Pair("poisson_subsampled(gaussian)", draws.sampled_gaussian, plain, fractional_max=16, points=5),
     Pair("composed", draws.several, plain),
+    Pair("tuned(gaussian)", draws.tuned, tuned, grid=GRID_V1),
     Pair(
         "poisson_subsampled(composed)",
         draws.sampled_several,
