@@ -38,15 +38,10 @@ NOT_BUILT = {
     "the neighbour that replaces a report by a blank is not one of randomised response's here": (
         "rr-replace-special-k10-p0.3 rr-replace-special-k3-p0.01"
     ),
-    "the central limit is an approximation below the truth: never decided on, never shown": "gdp-01 gdp-02",
     "published runs on vote files that nobody has; their formulas are tested by the other rows": (
         "pate-table-mnist pate-table-svhn pate-table-glyph"
     ),
     "our local sensitivity is another bound, above this one: test_pate.py compares them": "pate-ls-1",
-    "optimal composition of (epsilon, delta) holds for fixed plans alone; ours adds deltas, which is above": (
-        "kov-01 basic-delta"
-    ),
-    "calibration of noise to a shared budget by loss distributions is not built": "pdp-01 pdp-02",
     "a number means its shortest decimal (SOUNDNESS section 7): 1/11 cannot be written, and 11 times "
     "0.09090909090909091 is above 1; tested as a refusal in tests/laws": "ledger-01",
 }
