@@ -1,4 +1,4 @@
-"""Local reports: published figures, and every outcome summed."""
+"""Local reports: formulas of the authors' own code, and every outcome summed."""
 
 import itertools
 import math
@@ -25,10 +25,10 @@ def rappor(**fields: Any) -> float:
     return pure("rappor", **fields)
 
 
-def test_rappor_as_published() -> None:
-    """Erlingsson et al. 2014, Thm. 1, and its parameters of section 5: h = 2, f = 1/2, q = 3/4, p = 1/2.
+def test_rappor_as_its_authors_compute_it() -> None:
+    """google/rappor@004af04 analysis/R/decode.R, ComputePrivacyGuarantees, at h = 2, f = p = 1/2, q = 3/4.
 
-    e^eps of the permanent bits is ((1 - f/2)/(f/2))^{2h} = 3^4; q* = .6875 and p* = .5625 (Lemma 1).
+    Its q2 is .6875 and p2 .5625; exp(e_inf) = ((1 - f/2)/(f/2))^{2h} = 3^4, and e_1 is worked out from q2, p2.
     """
     instant = {"h": 2, "f": 0.5, "p": 0.5, "q": 0.75}
     assert rappor(**instant, permanent_bits="kept") == pytest.approx(4 * math.log(3), rel=1e-14)
@@ -84,8 +84,8 @@ def test_oue_and_sue_as_published(epsilon: float) -> None:
     assert oue[GRID_V1.pure] == pytest.approx(epsilon, rel=1e-12)
 
 
-def test_oue_figures_of_a_peer() -> None:
-    """Of 1/(e + 1) = .2689414213699951 as pure_ldp's client computes it for eps = 1, with p = 1/2."""
+def test_oue_by_the_formula_of_a_peer() -> None:
+    """As pure_ldp's client sets OUE: p = 1/2, q = 1/(e^eps + 1); at eps = 1 worked out here."""
     assert pure("unary_encoding", p=0.5, q=0.2689414213699951) == pytest.approx(1.0, rel=1e-12)
 
 
