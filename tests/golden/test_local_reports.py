@@ -28,7 +28,7 @@ def rappor(**fields: Any) -> float:
 def test_rappor_as_its_authors_compute_it() -> None:
     """google/rappor@004af04 analysis/R/decode.R, ComputePrivacyGuarantees, at h = 2, f = p = 1/2, q = 3/4.
 
-    Its q2 is .6875 and p2 .5625; exp(e_inf) = ((1 - f/2)/(f/2))^{2h} = 3^4, and e_1 is worked out from q2, p2.
+    Its q2 is .6875 and p2 .5625; exp(e_inf) = ((1 - f/2)/(f/2))^{2h} = 3^4, e_1 is worked out here.
     """
     instant = {"h": 2, "f": 0.5, "p": 0.5, "q": 0.75}
     assert rappor(**instant, permanent_bits="kept") == pytest.approx(4 * math.log(3), rel=1e-14)
