@@ -1,6 +1,5 @@
 """Noise that many clients add together under secure aggregation: the server sees the noisy sum alone."""
 
-import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -8,11 +7,19 @@ from pydantic import Field, model_validator
 
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Mechanism, Number, Whole, bounded
-from accountant.renyi_discrete import distributed_gaussian_rho, skellam
+from accountant.mechanisms.base import Adjacency, Mechanism, Number, Whole, bounded
+from accountant.renyi_discrete import distributed_gaussian, skellam
 
 Clients = Annotated[Whole, Field(ge=1, le=1_000_000_000)]
-Norm = Annotated[Number, Field(ge=1e-6, le=1e12)]
+Norm = Annotated[Number, Field(ge=1, le=1e12)]
+"""Of whole numbers: one that moves at all moves by 1."""
+
+STAYS = frozenset({Adjacency.zero_out, Adjacency.replace_one})
+"""Noise that clients add is there in both of two neighbours only if the client itself is."""
+ELSEWHERE = (
+    "a client that is removed takes its noise along, which no bound here covers: open the dataset with "
+    "zero_out (a client whose data is blank still sends noise) or replace_one"
+)
 
 
 class DistributedDiscreteGaussian(Mechanism):
@@ -24,16 +31,21 @@ class DistributedDiscreteGaussian(Mechanism):
     clients: Clients
     """How many clients' noise is surely in the sum, 1 to 1e9: without those that may drop out or collude."""
     l2_sensitivity: Norm
-    """How far the integer sum may move, L2, under the dataset's adjacency, after rounding; 1e-6 to 1e12."""
+    """How far the integer sum may move, L2, under the dataset's adjacency, after scaling and rounding
+    to whole numbers; 1 to 1e12. Random rounding lengthens vectors: repeat it until the length is within the
+    stated bound (Kairouz, Liu, Steinke 2021, Prop. 22), or add √dimension to that of the scaled vector."""
     dimension: Annotated[Whole, Field(ge=1, le=1_000_000_000_000)]
     """Coordinates of the vector, with padding, 1 to 1e12."""
 
     title: ClassVar[str] = "Distributed discrete Gaussian"
     purpose: ClassVar[str] = "A federated round whose clients add the noise before secure aggregation."
     formula: ClassVar[str] = (
-        "D_α = ρα, ρ = min{Δ²/(nσ²) + τd/2, (Δ/(√n·σ) + τ√d)²}/2, τ = 10·Σ_{k<n} e^{−2π²σ²k/(k+1)}"
+        "the lesser of D_α ≤ αΔ²/(2s²) + τd and D_α ≤ α(Δ²/s² + 2τ·min(Δ√d, Δ²)/s + τ²d)/2, s = √n·σ, "
+        "τ = 10·Σ_{k<n} e^{−2π²σ²k/(k+1)}; ρ: at α = 1"
     )
-    source: ClassVar[str] = "Kairouz, Liu, Steinke 2021, Thm. 1"
+    source: ClassVar[str] = "Kairouz, Liu, Steinke 2021, Prop. 14"
+    adjacencies: ClassVar[frozenset[Adjacency]] = STAYS
+    elsewhere: ClassVar[str] = ELSEWHERE
     avoid: ClassVar[str] = "Noise drawn by the server (use discrete_gaussian); sums that wrap around modulo."
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
@@ -46,10 +58,12 @@ class DistributedDiscreteGaussian(Mechanism):
     )
 
     def curve(self, grid: Grid) -> Curve:
-        rho = distributed_gaussian_rho(self.client_noise, self.clients, self.l2_sensitivity, self.dimension)
-        if not math.isfinite(rho):
-            return Curve.no_bound(grid)
-        return Curve.of(grid, grid.orders * (rho * (1 + 2.0**-50)), rho=rho)
+        parameters = self.client_noise, self.clients, self.l2_sensitivity, self.dimension
+        return Curve.of(
+            grid,
+            distributed_gaussian(*parameters, grid.orders),
+            rho=float(distributed_gaussian(*parameters, np.array([1.0]))[0]),
+        )
 
     def noisier(self, factor: float) -> Self | None:
         return self.model_copy(update={"client_noise": bounded(self.client_noise * factor, 0.5, 1e9)})
@@ -62,7 +76,8 @@ class Skellam(Mechanism):
     variance: Annotated[Number, Field(ge=1e-6, le=1e18)]
     """Variance of all noise on one coordinate of the sum, 1e-6 to 1e18: clients' variances add."""
     l1_sensitivity: Norm
-    """How far the vector may move, L1, under the dataset's adjacency, after rounding; 1e-6 to 1e12."""
+    """How far the vector may move, L1, under the dataset's adjacency, after scaling and rounding to
+    whole numbers; 1 to 1e12. Never above the square of l2_sensitivity, nor √dimension times it."""
     l2_sensitivity: Norm
     """The same in L2; at most l1_sensitivity."""
 
@@ -73,6 +88,8 @@ class Skellam(Mechanism):
         "(α−1)D_α linear between; ρ = D_2"
     )
     source: ClassVar[str] = "Agarwal, Kairouz, Liu 2021, Thm. 3.5"
+    adjacencies: ClassVar[frozenset[Adjacency]] = STAYS
+    elsewhere: ClassVar[str] = ELSEWHERE
     avoid: ClassVar[str] = "Noise over a coarse grid (little scaling): the second term is then large."
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "skellam", "variance": 10000.0, "l1_sensitivity": 100.0, "l2_sensitivity": 10.0},

@@ -107,9 +107,9 @@ class TreeAggregation(Mechanism):
     """Standard deviation of a node's noise over the clip norm (2C under replace_one); 0 or 0.01 to 1e9."""
     steps: Annotated[Whole, Field(ge=1, le=1_000_000_000)]
     """Steps of each tree, 1 to 1e9."""
-    trees: Annotated[Whole, Field(ge=1, le=1_000_000)] = 1
+    trees: Annotated[Whole, Field(ge=1, le=1_000_000)]
     """Trees one after another, 1 to 1e6: one more than the number of restarts."""
-    participations: Annotated[Whole, Field(ge=1, le=1_000_000)] = 1
+    participations: Annotated[Whole, Field(ge=1, le=1_000_000)]
     """In how many steps a unit takes part at most, over all trees, 1 to 1e6."""
     separation: Annotated[Whole, Field(ge=0, le=1_000_000_000)] = 0
     """Steps that lie strictly between two participations of a unit, at least, 0 to 1e9."""
@@ -151,9 +151,7 @@ class TreeAggregation(Mechanism):
         square = squared_sensitivity(self.steps, self.trees, self.participations, self.separation)
         return square / decimal(self.noise_multiplier) ** 2
 
-    def as_gaussian(self) -> float | None:
-        mu_squared = self._mu_squared()
-        return 0.0 if mu_squared is None else multiplier_of(mu_squared)
+    # Not `as_gaussian`: sampled, it would mean one cohort for the whole tree, and be read as one a step.
 
     def noisier(self, factor: float) -> Self | None:
         noise = max(self.noise_multiplier, LEAST_NOISE_MULTIPLIER) * factor

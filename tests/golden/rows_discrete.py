@@ -77,7 +77,7 @@ def squared(row: Row) -> None:
 
 def tree_epsilon(row: Row) -> None:
     params = row["params"]
-    tree = TreeAggregation(noise_multiplier=params["sigma"], steps=params["steps"])
+    tree = TreeAggregation(noise_multiplier=params["sigma"], steps=params["steps"], trees=1, participations=1)
     loss = tree.curve(GRID_V1).times(1)
     mu = math.sqrt(loss.amount(GRID_V1.mu_squared))
     assert conversions.gdp_epsilon(mu, params["delta"]) <= row["expected"]

@@ -1,13 +1,20 @@
 """Integer noise and trees: numbers from elsewhere, the exact sums, and the mistakes that are habits."""
 
+import itertools
 import math
+from collections.abc import Iterator
+from fractions import Fraction
 
+import dp_accounting
 import mpmath as mp
+import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from accountant import conversions, renyi
 from accountant.grid import GRID_V1
 from accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
+from accountant.participation import _by_level, squared_sensitivity
 from accountant.renyi_discrete import discrete_laplace
 from tests.golden.test_vectors import grid_of
 
@@ -117,10 +124,135 @@ def test_a_tree_of_one_participation_counts_its_levels() -> None:
     """Kairouz et al. 2021, Thm. 4.1: ceil(log2(n + 1)) nodes; trees that a unit is not in cost nothing."""
     for steps, levels in ((1, 1), (2, 2), (3, 2), (8, 4), (1600, 11)):
         for trees in (1, 7):
-            one = mechanism("tree_aggregation", noise_multiplier=2.0, steps=steps, trees=trees)
+            one = mechanism(
+                "tree_aggregation", noise_multiplier=2.0, steps=steps, trees=trees, participations=1
+            )
             assert one.curve(GRID_V1).amounts[GRID_V1.mu_squared] == levels / 4
 
 
 def test_a_tree_is_refused_where_units_come_and_go() -> None:
-    tree = mechanism("tree_aggregation", noise_multiplier=2.0, steps=8)
+    tree = mechanism("tree_aggregation", noise_multiplier=2.0, steps=8, trees=1, participations=1)
     assert Adjacency.add_remove not in tree.valid_under()
+
+
+def sum_of_discrete_gaussians(sigma: float, clients: int) -> np.ndarray:
+    """Its law, by convolving the law of one; every term is positive, so nothing is lost."""
+    x = np.arange(-int(37 * sigma), int(37 * sigma) + 1)
+    one = np.exp(-(x**2) / (2 * sigma**2))
+    one /= one.sum()
+    law = one
+    for _ in range(clients - 1):
+        law = np.convolve(law, one)
+        law = law[law > 1e-300]  # it has one peak: this cuts its ends
+    return law
+
+
+def divergence(law: np.ndarray, move: int, alpha: float) -> float:
+    """D_alpha of the law against itself, moved."""
+    logs = alpha * np.log(law[move:]) + (1 - alpha) * np.log(law[:-move])
+    return float((logs.max() + np.log(np.exp(logs - logs.max()).sum())) / (alpha - 1))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "clients"), [(0.5, 2), (0.5, 10), (0.5, 100), (0.55, 200), (0.7, 20), (1.0, 3)]
+)
+def test_distributed_noise_is_never_below_the_exact_sum(sigma: float, clients: int) -> None:
+    """Coordinates are independent, so one moved by any whole number says it for all."""
+    law, alphas = sum_of_discrete_gaussians(sigma, clients), (1.001, 1.25, 2.0, 8.0)
+    for move in (1, 2, 5, clients // 2, clients):
+        fields = {"client_noise": sigma, "clients": clients, "l2_sensitivity": float(max(move, 1))}
+        one = mechanism("distributed_discrete_gaussian", dimension=1, **fields).curve(grid_of(alphas))
+        for place, alpha in enumerate(alphas):
+            if move and alpha * move < 25 * math.sqrt(clients) * sigma:  # the law's ends are cut off
+                exact = divergence(law, move, alpha)
+                assert exact <= float(one.amounts[place] or 0)
+                assert exact <= alpha * float(one.amounts[one.grid.rho] or 0)
+
+
+def test_a_quarter_of_tau_is_too_little() -> None:
+    """With alpha tau d/4 for tau d, 100 clients of sigma = 1/2 would be undercharged for a move by 50."""
+    tau = 10 * sum(math.exp(-(math.pi**2) / 2 * k / (k + 1)) for k in range(1, 100))
+    exact = divergence(sum_of_discrete_gaussians(0.5, 100), 50, 1.001)
+    assert exact > 1.001 * (50**2 / 25 + tau / 2) / 2
+
+
+@pytest.mark.parametrize("kind", ["distributed_discrete_gaussian", "skellam"])
+def test_clients_noise_leaves_with_them(kind: str) -> None:
+    """Under add_remove the neighbour has less noise: two scales of noise, which no bound of a move covers."""
+    one = Mechanism.registry[kind].model_validate(Mechanism.registry[kind].examples[0])
+    assert one.valid_under() == {Adjacency.zero_out, Adjacency.replace_one}
+
+
+def test_norms_are_of_whole_numbers() -> None:
+    """A clip norm of 0.1 that was not scaled to the integer grid is refused."""
+    for kind in ("distributed_discrete_gaussian", "skellam"):
+        with pytest.raises(ValidationError):
+            ANY_MECHANISM.validate_python({**Mechanism.registry[kind].examples[0], "l2_sensitivity": 0.1})
+
+
+def test_how_often_a_unit_takes_part_is_never_assumed() -> None:
+    """A default of one participation would undercharge whoever forgets the others."""
+    with pytest.raises(ValidationError, match="participations"):
+        mechanism("tree_aggregation", noise_multiplier=2.0, steps=8, trees=1)
+
+
+def patterns(steps: int, participations: int, gap: int) -> Iterator[tuple[int, ...]]:
+    for many in range(participations + 1):
+        for found in itertools.combinations(range(steps), many):
+            if all(b - a >= gap for a, b in itertools.pairwise(found)):
+                yield found
+
+
+def squares(pattern: tuple[int, ...], steps: int) -> int:
+    """Over the complete subtrees of one tree."""
+    total = 0
+    for level in range(steps.bit_length()):
+        for node in range(steps >> level):
+            total += sum(leaf >> level == node for leaf in pattern) ** 2
+    return total
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 7, 8, 11, 13])
+def test_no_pattern_of_participation_moves_a_tree_by_more(steps: int) -> None:
+    """All patterns, one by one; by levels alone the bound is above, at most by a quarter."""
+    for participations, gap in itertools.product((1, 2, 3, 5), (1, 2, 3, 5, 20)):
+        worst = max(squares(found, steps) for found in patterns(steps, participations, gap))
+        assert squared_sensitivity(steps, 1, participations, gap - 1) == worst
+        assert worst <= _by_level(steps, 1, participations, gap) <= worst * 1.25
+
+
+def test_restarts_of_a_tree_by_all_patterns() -> None:
+    """Three trees of four steps, as TF Privacy's restarts: every tree that a unit is in counts."""
+    for participations, gap in itertools.product((1, 2, 3, 5), (1, 2, 4, 5)):
+        worst = max(
+            sum(squares(tuple(x - 4 * tree for x in found if x // 4 == tree), 4) for tree in range(3))
+            for found in patterns(12, participations, gap)
+        )
+        assert worst <= squared_sensitivity(4, 3, participations, gap - 1) <= worst * 1.25
+
+
+@pytest.mark.parametrize("steps", [3, 8, 11, 19, 1000])
+def test_trees_of_tf_privacy(steps: int) -> None:
+    """tensorflow/privacy, tree_aggregation_accountant_test.py: every step, and any two."""
+    powers = [bit for bit in range(steps.bit_length()) if steps >> bit & 1]
+    every = sum(2**d * (2 ** (d + 1) - 1) for d in powers)
+    assert squared_sensitivity(steps, 1, steps, 0) == every
+    assert squared_sensitivity(steps, 1, 2, 0) == 2 + 4 * max(powers)
+
+
+def test_single_epoch_trees_of_dp_accounting() -> None:
+    """Its SingleEpochTreeAggregationDpEvent at the setting of its own test."""
+    accountant = dp_accounting.rdp.RdpAccountant(
+        [2, 8, 32], dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+    )
+    accountant.compose(dp_accounting.SingleEpochTreeAggregationDpEvent(1.13, [400, 1600, 30]))
+    fields = {"noise_multiplier": 1.13, "steps": 1600, "trees": 3, "participations": 1}
+    ours = mechanism("tree_aggregation", **fields).curve(grid_of([2, 8, 32])).amounts[:3]
+    assert [float(found or 0) for found in ours] == pytest.approx(list(accountant._rdp), rel=1e-12)
+
+
+def test_adaptive_clipping_as_opacus() -> None:
+    """Opacus AdaClipDPOptimizer, its test's noise 1.5 and unclipped_num_std 1: noise 2.2678 on the sum."""
+    one = mechanism("adaptive_clipping", gradient_noise_multiplier=2.26779, count_standard_deviation=1.0)
+    assert one.as_gaussian() == pytest.approx(1.5, rel=1e-5)
+    assert Fraction(one.as_gaussian() or 0) ** 2 * (one.curve(GRID_V1).amounts[GRID_V1.mu_squared] or 0) <= 1

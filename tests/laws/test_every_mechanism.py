@@ -206,7 +206,8 @@ def test_its_curve_is_one(kind: str, data: st.DataObject) -> None:
     pure = found[GRID_V1.pure]
     if pure is not None:
         assert np.all(live <= float(pure) * (1 + 1e-9) + 1e-300)
-    if kind not in ("renyi_curve", "above_threshold"):  # steps, stated elsewhere; the lesser of two bounds
+    # Steps, stated elsewhere; the lesser of two bounds.
+    if kind not in ("renyi_curve", "above_threshold", "distributed_discrete_gaussian"):
         alpha = np.array([1.0, *ORDERS[: live.size]])
         scaled = np.array([0.0, *((alpha[1:] - 1) * live)])
         slopes = np.diff(scaled) / np.diff(alpha)

@@ -33,8 +33,11 @@ def _distributed(document: dict[str, Any], alpha: Real) -> Real:
     norm, dimension = number(document["l2_sensitivity"]), document["dimension"]
     tau = 10 * mp.fsum(mp.exp(-2 * mp.pi**2 * sigma**2 * k / (k + 1)) for k in range(1, min(n, 500)))
     tau += 10 * max(0, n - 500) * mp.exp(-2 * mp.pi**2 * sigma**2)
-    square = norm**2 / (n * sigma**2)
-    return alpha * min(square + tau * dimension / 2, (mp.sqrt(square) + tau * mp.sqrt(dimension)) ** 2) / 2
+    root = mp.sqrt(n) * sigma
+    l1 = min(mp.sqrt(dimension) * norm, norm**2)
+    moved = norm**2 / root**2
+    twice = moved + 2 * tau * l1 / root + tau**2 * dimension
+    return min(alpha * moved / 2 + tau * dimension, alpha * twice / 2)
 
 
 def _skellam(document: dict[str, Any], alpha: Real) -> Real:
@@ -70,8 +73,8 @@ def _discrete_laplaces(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def _skellams(draw: st.DrawFn) -> dict[str, Any]:
-    l1 = draw(logs(1e-6, 1e12))
-    norms = {"l1_sensitivity": l1, "l2_sensitivity": draw(logs(1e-6, l1))}
+    l1 = draw(logs(1, 1e12))
+    norms = {"l1_sensitivity": l1, "l2_sensitivity": draw(logs(1, l1))}
     return {"kind": "skellam", "variance": draw(logs(1e-6, 1e18)), **norms}
 
 
@@ -82,7 +85,7 @@ DRAWS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
             "kind": st.just("distributed_discrete_gaussian"),
             "client_noise": logs(0.5, 1e9),
             "clients": st.one_of(st.integers(1, 100), st.integers(1, 400)),
-            "l2_sensitivity": logs(1e-6, 1e12),
+            "l2_sensitivity": logs(1, 1e12),
             "dimension": st.integers(1, 10**12),
         }
     ),
