@@ -10,6 +10,7 @@ from accountant import errors
 from accountant.budgets import LEAST_DELTA, AnyBudget, Slug
 from accountant.convert import ConvertRequest
 from accountant.documents import validated
+from accountant.dp_events import DpEvents
 from accountant.errors import OdometerError
 from accountant.forms import (
     CreateDataset,
@@ -565,6 +566,16 @@ OPERATIONS: tuple[Operation, ...] = (
         body=ConvertRequest,
         computes=True,
         refuses=(errors.NotValidUnderAdjacency,),
+    ),
+    Operation(
+        "POST",
+        "/v1/dp-events",
+        Role.reader,
+        "A plan of the library dp_accounting as the charges that it comes to; touches no dataset",
+        lambda call: call.accountant.dp_events(call.body),
+        replies.ChargesReply,
+        body=DpEvents,
+        computes=True,
     ),
     Operation(
         "GET",

@@ -452,6 +452,12 @@ class ConvertReply(Reply):
     """What the caller should know of how this is charged; left out when there is nothing."""
 
 
+class ChargesReply(Reply):
+    """What to charge, hold or check; nothing for an event without a loss."""
+
+    charges: list[ChargeReply]
+
+
 class KeyReply(Reply):
     """An API key, without its token."""
 

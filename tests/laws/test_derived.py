@@ -148,7 +148,8 @@ def test_a_long_ledger_is_looked_through_in_parts(
     line = [derive(ledger, 2, "0")]
     for index in range(1, 9):
         line.append(derive(ledger, line[-1], str(index)))
-    found, after = [], 0
+    found: list[int] = []
+    after: int | None = 0
     while after is not None:
         page = ledger.lineage("d", line[1], after)
         found += [one["sequence"] for one in page["descendants"]]

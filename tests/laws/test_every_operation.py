@@ -66,6 +66,9 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("GET", f"{_D}/ledger"): Example(query={"order": "desc"}),
     ("GET", "/v1/mechanisms"): Example(),
     ("POST", "/v1/convert"): Example({**ONE, "delta": 1e-6}),
+    ("POST", "/v1/dp-events"): Example(
+        {"dp_event": {"class_name": "GaussianDpEvent", "noise_multiplier": 2.0}}
+    ),
     ("GET", "/v1/keys"): Example(),
     ("POST", "/v1/keys"): Example({"role": "reader", "name": "a night job"}),
     ("DELETE", "/v1/keys/{key}"): Example(),
