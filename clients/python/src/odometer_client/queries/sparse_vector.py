@@ -1,0 +1,147 @@
+"""Sparse vector with OpenDP's noise: which queries are above a threshold, paid by the few that are.
+
+    with SparseVector(client, "patients", threshold=100, sensitivity=1, epsilon_threshold=0.1,
+                      epsilon_answers=0.2, max_above=3) as svt:
+        for query in queries:
+            if svt.above(query(rows)):    # a bool, and nothing else, may go out
+                ...
+
+This is the version whose below answers are free: Laplace noise on the threshold, drawn afresh for each run,
+and on each query, drawn afresh for each; a run ends with its first above answer, and the next is paid before
+it begins (Dwork, Roth 2014, ch. 3; Lyu, Su, Li 2017, Alg. 1 once per run). The noisy values stay here.
+"""
+
+import math
+from typing import Any, Final, NoReturn, Self, Unpack
+
+import opendp.prelude as dp
+
+from odometer_client.base import OdometerError, UnsupportedPlan
+from odometer_client.bodies import Under
+from odometer_client.client import Client
+from odometer_client.errors import BudgetExceeded
+from odometer_client.sessions import Session
+
+_TRIES: Final = 64
+_A_LITTLE: Final = 1 + 2.0**-40
+
+
+class SparseVector:
+    """Asks queries against a threshold, in a session of its own: what it drew is in this process alone.
+
+    A session that another process left cannot be gone on with: its run would have two thresholds for the
+    price of one. Open a new one.
+
+    Args:
+        client, dataset: who pays, and on what.
+        threshold: what query values are compared with; public.
+        sensitivity: by how much a unit changes any of the query values at most, under the dataset's
+            adjacency.
+        epsilon_threshold: the threshold's noise has scale sensitivity/epsilon_threshold.
+        epsilon_answers: each query's noise has scale 2·sensitivity/epsilon_answers, of monotone ones
+            sensitivity/epsilon_answers. A run costs the sum of the two.
+        max_above: after so many above answers it is over.
+        monotone: True only if all query values move in one direction when a unit is added (or blanked), as
+            counts do. Under replace_one hardly any queries are.
+        under: as for `Client.open_session`.
+
+    Raises BudgetExceeded, and whatever else opening a session may raise: nothing was asked then.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        dataset: str,
+        *,
+        threshold: float,
+        sensitivity: float,
+        epsilon_threshold: float,
+        epsilon_answers: float,
+        max_above: int,
+        monotone: bool = False,
+        **under: Unpack[Under],
+    ) -> None:
+        self._threshold = _finite("threshold", threshold)
+        moves = _finite("sensitivity", sensitivity)
+        if moves <= 0:
+            raise ValueError(f"sensitivity is {sensitivity}: a number above 0 works")
+        self._on_threshold = _laplace(moves, epsilon_threshold, 1)
+        self._on_query = _laplace(moves, epsilon_answers, 1 if monotone else 2)
+        document = {
+            "kind": "sparse_vector",
+            "epsilon_threshold": epsilon_threshold,
+            "epsilon_answers": epsilon_answers,
+            "max_above": max_above,
+        }
+        self._over: OdometerError | None = None
+        self.session: Session = client.open_session(dataset, document, **under)
+        """The session: how many above answers it had and takes, and the receipt of the last charge."""
+        self._noisy = self._fresh()
+
+    def above(self, value: float) -> bool:
+        """Whether the query's exact `value` is above the threshold, both with noise. Only this may go out.
+
+        An above answer pays for the next run first. Where that does not fit, the answer is still given, since
+        the run that it ends was paid, the session is closed, and the next call raises BudgetExceeded. After
+        any other error nothing goes out and nothing more is asked: whether the query was above would show.
+
+        Raises ValueError for what is no finite number, before any noise is drawn.
+        """
+        if self._over is not None:
+            raise self._over
+        exact = _finite("value", value)
+        above = bool(self._on_query(exact) >= self._noisy)
+        try:
+            self.session.answer(above)
+        except BudgetExceeded as refused:
+            self._over = refused
+            self.session.close()
+            return above
+        except OdometerError as error:
+            self._over = error
+            raise
+        if above and self.session.open:
+            self._noisy = self._fresh()
+        return above
+
+    def close(self) -> None:
+        """Ask nothing more. What was paid stays paid."""
+        self.session.close()
+
+    def _fresh(self) -> float:
+        """A threshold for one run."""
+        return float(self._on_threshold(self._threshold))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a sparse vector is not copied or stored: two would go on with one paid run")
+
+
+def _laplace(sensitivity: float, epsilon: float, times: int) -> Any:
+    """Laplace noise with `times` the loss of moving by `sensitivity` at most `epsilon`, by its own map.
+
+    OpenDP's floats cost a little more than their scale says: it is raised until the map agrees.
+    """
+    _finite("epsilon", epsilon)
+    if epsilon <= 0:
+        raise ValueError(f"epsilon is {epsilon}: a number above 0 works")
+    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
+    scale = times * sensitivity / epsilon
+    for _ in range(_TRIES):
+        noise = dp.m.make_laplace(*space, scale=scale)
+        if times * float(noise.map(sensitivity)) <= epsilon:
+            return noise
+        scale *= _A_LITTLE
+    raise UnsupportedPlan(f"OpenDP draws no Laplace noise that costs {epsilon} at sensitivity {sensitivity}")
+
+
+def _finite(name: str, value: float) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number}: a finite number works")
+    return number
