@@ -48,8 +48,12 @@ def _first_unfit(mechanism: Mechanism) -> Mechanism | None:
     return next((found for part in mechanism.parts() if (found := _first_unfit(part))), None)
 
 
-def _check_base(outer: Mechanism, base: Mechanism) -> None:
-    """Refuse what no theorem covers, saying what would work."""
+def _check_base(outer: Mechanism, base: Mechanism, needed: Adjacency) -> None:
+    """Refuse what no theorem covers, saying what would work.
+
+    Who is not drawn is absent, so what runs on a Poisson sample must be analysed under add_remove, also
+    where the dataset's adjacency is zero_out: noise that each unit brings along, for one, is not.
+    """
     unfit = _first_unfit(base)
     if unfit is not None:
         hint = {
@@ -58,11 +62,10 @@ def _check_base(outer: Mechanism, base: Mechanism) -> None:
             "shuffled_epochs": "epochs over shuffled batches are charged alone: nothing amplifies them",
         }.get(unfit.kind, f"charge {unfit.kind} without sampling")
         raise ValueError(f"{unfit.kind} cannot run on a sample here: {hint}")
-    if not outer.valid_under():
-        where = " or ".join(sorted(outer.adjacencies))
+    if needed not in base.valid_under():
         raise ValueError(
-            f"{outer.kind} is analysed under {where}, its base {base.kind} is not: charge {base.kind} "
-            f"unsampled"
+            f"{outer.kind} needs a base that is analysed under {needed.value}, which {base.kind} is not: "
+            f"charge {base.kind} without sampling"
         )
 
 
@@ -192,7 +195,7 @@ class PoissonSubsampled(Mechanism):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        _check_base(self, self.base)
+        _check_base(self, self.base, Adjacency.add_remove)
         return self
 
     def parts(self) -> tuple[Mechanism, ...]:
@@ -263,7 +266,7 @@ class SampledWithoutReplacement(Mechanism):
     def _fits(self) -> Self:
         if self.batch_size > self.population:
             raise ValueError(f"batch_size {self.batch_size} is above population {self.population}")
-        _check_base(self, self.base)
+        _check_base(self, self.base, Adjacency.replace_one)
         return self
 
     def parts(self) -> tuple[Mechanism, ...]:
