@@ -1,14 +1,15 @@
 """How much one unit can move a tree of noisy partial sums: the squared L2 sensitivity over all its nodes."""
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 Best = dict[tuple[int, int, int], int]
 """By (free steps at either end, how many participations): the largest sum of squares."""
-_EXACT_STATES: Final = 400
+_EXACT_STATES: Final = 80
 """Up to so much of (gap squared) times participations, the worst pattern is found exactly."""
 
 
+@lru_cache(maxsize=1024)
 def squared_sensitivity(steps: int, trees: int, participations: int, separation: int) -> int:
     """Largest sum over all nodes of (a unit's participations under the node) squared, an upper bound.
 
@@ -19,7 +20,7 @@ def squared_sensitivity(steps: int, trees: int, participations: int, separation:
     """
     gap = separation + 1
     bound = _by_level(steps, trees, participations, gap)
-    small = trees == 1 and steps <= 64 and min(gap, steps) ** 2 * participations <= _EXACT_STATES
+    small = trees == 1 and steps <= 32 and min(gap, steps) ** 2 * participations <= _EXACT_STATES
     return min(bound, _exact(steps, participations, gap)) if small and participations > 1 else bound
 
 

@@ -13,9 +13,9 @@ Floats = npt.NDArray[np.float64]
 _SLACK: Final = 2.0**-36
 """Relative, 1.5e-11: the sums below are of positive terms, each right to some tens of ulps."""
 _TINY: Final = float(np.finfo(np.float64).tiny)
-_DIRECT: Final = 512
+_DIRECT: Final = 128
 """Up to this sensitivity every integer between the two centres is summed."""
-_BINS: Final = 640
+_BINS: Final = 256
 _TERMS: Final = 10_000
 _FAR: Final = 1e-3
 """Above this pure loss, A - 1 is large enough to be the closed form less one."""
