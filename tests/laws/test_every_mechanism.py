@@ -207,7 +207,7 @@ def test_its_curve_is_one(kind: str, data: st.DataObject) -> None:
     if pure is not None:
         assert np.all(live <= float(pure) * (1 + 1e-9) + 1e-300)
     # Steps, stated elsewhere; the lesser of two bounds.
-    if kind not in ("renyi_curve", "above_threshold", "distributed_discrete_gaussian"):
+    if kind not in ("renyi_curve", "above_threshold", "distributed_discrete_gaussian", "skellam"):
         alpha = np.array([1.0, *ORDERS[: live.size]])
         scaled = np.array([0.0, *((alpha[1:] - 1) * live)])
         slopes = np.diff(scaled) / np.diff(alpha)
