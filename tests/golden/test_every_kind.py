@@ -7,7 +7,7 @@ from tests.golden.test_vectors import LEFT_OUT, ROWS, handler
 
 HERE = Path(__file__).parent
 BY_FORMULA = {"hadamard_response", "local_hashing", "count_mean_sketch", "distributed_discrete_gaussian"}
-"""Kinds for which a formula was found elsewhere and no number: held to exact sums, or to the kind they are."""
+"""Kinds for which a formula was found elsewhere, no number: held to exact sums, or to the kind they are."""
 OUTSIDE = {
     "above_threshold": "svt-svt1",
     "adaptive_clipping": "test_discrete.py::test_adaptive_clipping_as_opacus",
