@@ -14,9 +14,10 @@ from accountant.grid import GRIDS, Grid
 from accountant.ledger import CHECKPOINT_EVERY, State, apply, apply_charge, entry_losses, touched_by
 from accountant.limits import Situation, refusing
 from accountant.loss import Loss
-from accountant.mechanisms.base import thawed
+from accountant.mechanisms.base import frozen, thawed
 from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_of, shard_parent
+from accountant.sessions import ANY_SESSION
 from accountant.settling import held_part
 from accountant.stores import Head, Row
 
@@ -159,6 +160,8 @@ class Recount:
             else:
                 if entry["type"] == "settled":
                     self._check_settlement(row.sequence, entry)
+                elif entry["type"] == "session_closed":
+                    self._check_end(row.sequence, entry)
                 elif entry["type"] == "derived":
                     self._check_descent(row.sequence, entry)
                 self._other(row, entry)
@@ -189,6 +192,7 @@ class Recount:
             self._check_loss(at, grid, number, item, loss)
         self._check_budgets(at, entry, state, losses)
         self._check_shard(at, entry, state)
+        self._check_step(at, entry, state)
         self._check_key(f"{entry.get('by', entry['principal'])}/{entry['key']}", at)
         named = Head(at - 1, entry["prev"])
         # Of a sound ledger the state is taken as it is, with its compiled budgets.
@@ -210,6 +214,37 @@ class Recount:
             for loss in losses:
                 spent = spent.plus(loss)
         return apply_charge(before, head, {**entry, "totals": spent.encode()})
+
+    def _check_step(self, at: int, entry: Mapping[str, Any], state: State) -> None:
+        """That what a session charged is what its kind owes for that step, and that its last one is."""
+        step = entry["command"].get("session")
+        if step is None:
+            return
+        found = None if "open" in step else state.sessions.get(step["id"])
+        if found is None and "open" not in step:
+            return  # said when it is applied
+        kind = ANY_SESSION.validate_python(thawed(found.session if found else step["open"]))
+        owed = [{"mechanism": one.mechanism.document(), "count": one.count} for one in kind.owed(step)]
+        if entry["command"]["charges"] != frozen(owed):
+            self._fault(f"charges other things than a session of kind {kind.kind} owes", at)
+        if found and step["last"] != (step["above"] and found.above + 1 == kind.most_above):
+            self._fault(f"is not the last answer of session {step['id']} where it says so", at)
+
+    def _check_end(self, at: int, entry: Mapping[str, Any]) -> None:
+        """That a session which ended at no cost was in that run, with so many above answers."""
+        number = entry["session"]
+        self._check_key(f"~ended/{number}", at)
+        found = self.state.sessions.get(number) if self.state else None
+        if found is None:
+            return  # said when it is applied
+        kind = ANY_SESSION.validate_python(thawed(found.session))
+        above = found.above
+        if "run" in entry:
+            above += 1
+            if entry["run"] != found.run or above != kind.most_above or kind.above(last=True):
+                self._fault(f"is not the last answer of session {number}, or not at no cost", at)
+        if entry["above"] != above:
+            self._fault(f"says {entry['above']} above answers of session {number}; there were {above}", at)
 
     def _check_settlement(self, at: int, entry: Mapping[str, Any]) -> None:
         """What it repeats of its hold, and that no more is given back than was not used."""

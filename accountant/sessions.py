@@ -4,6 +4,7 @@ A kind is a frozen document that says, by pure functions, what is charged when i
 Whatever is charged is paid before the step that it is for; subclassing registers.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import Field, TypeAdapter
@@ -54,6 +55,12 @@ class Session(Document):
     def above(self, last: bool) -> tuple[Charge, ...]:
         """What is charged with an above answer; after the `last` one no query follows."""
         raise NotImplementedError
+
+    def owed(self, step: Mapping[str, Any]) -> tuple[Charge, ...]:
+        """What is charged with a step, as a ledger's entry names it."""
+        if "open" in step:
+            return self.opening()
+        return self.above(last=step["last"]) if step["above"] else self.below()
 
     def document(self) -> dict[str, Any]:
         """The JSON document, without what was not given."""

@@ -20,6 +20,7 @@ from api.cli import (
     mechanisms,
     moving,
     serve,
+    sessions,
     status,
     verify,
 )
@@ -45,6 +46,8 @@ app.command("check")(charges.check)
 app.command("hold")(holds.hold)
 app.command("settle")(holds.settle)
 app.command("holds")(holds.holds)
+app.command("sessions")(sessions.sessions)
+app.command("close-session")(sessions.close_session)
 app.command("derived")(derived.derived)
 app.command("lineage")(derived.lineage)
 app.command("status")(status.status)

@@ -134,13 +134,25 @@ def _charges(entry: Mapping[str, Any]) -> str:
     return said
 
 
+def _step(entry: Mapping[str, Any]) -> str:
+    """What a charge did of a session."""
+    step = entry["command"].get("session")
+    if step is None:
+        return ""
+    if "open" in step:
+        return f"session opened ({words.said(step['open'])}): "
+    end = ", its last" if step["last"] else ""
+    return f"session {step['id']}, {'above' if step['above'] else 'below'} in run {step['run']}{end}: "
+
+
 _LINES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "opened": _opened,
-    "charged": lambda entry: f"charged {_charges(entry)}",
+    "charged": lambda entry: f"{_step(entry)}charged {_charges(entry)}",
     "held": lambda entry: f"held {_charges(entry)}, until {moment(entry['expires'])}",
     "settled": _settled,
     "budget_set": lambda entry: f"budget set: {words.budget_said(entry['entry']['budget'])}",
     "partitions_added": lambda entry: f"partitions added: {', '.join(entry['partitions'])}",
+    "session_closed": lambda entry: f"session {entry['session']} closed, {entry['above']} above",
     "derived": lambda entry: f"made of entry {entry['command']['parent']}: {entry['command']['description']}",
     "closed": lambda _: "closed: no more charges",
     "frozen": lambda entry: f"frozen: entry {entry['seen'][0]} was there and is gone or differs",

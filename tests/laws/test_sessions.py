@@ -1,8 +1,10 @@
 """An interactive mechanism is charged as its public answers come: each step before it begins."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from accountant import open_sessions
 from accountant.commands import Caller
+from accountant.entries import canonical, entry_hash
 from accountant.errors import (
     BudgetExceeded,
     DatasetClosed,
@@ -20,12 +23,14 @@ from accountant.errors import (
     OdometerError,
     SessionClosed,
     SessionMovedOn,
+    StoreUnavailable,
     TooManySessions,
     UnknownSession,
 )
+from accountant.recount import Recount
 from accountant.service import Accountant
 from accountant.sessions import ANY_SESSION, Session
-from accountant.stores import open_store
+from accountant.stores import Row, open_store
 from accountant.verify import verify
 
 SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
@@ -128,10 +133,12 @@ def test_a_retry_is_answered_again_and_pays_once(accountant: Accountant) -> None
     assert (replayed, replayed_again) == (False, True)
     assert again["session"] == first["session"]
     one = first["session"]["id"]
-    for number, more in enumerate([{}, {"run": 2}, {"run": 3}], 1):
+    forms: list[dict[str, Any]] = [{}, {"run": 2}, {"run": 3}]
+    for number, more in enumerate(forms, 1):
         assert not answer(accountant, one, True, f"a{number}", **more)["replayed"]
         cost, at = spent(accountant), sequence(accountant)
-        for form in ({}, {"run": number}):
+        retries: list[dict[str, Any]] = [{}, {"run": number}]
+        for form in retries:
             assert answer(accountant, one, True, f"a{number}", **form)["replayed"]
         assert (spent(accountant), sequence(accountant)) == (cost, at)
 
@@ -321,7 +328,8 @@ def test_every_step_is_charged_to_the_scopes_named_when_it_opened(accountant: Ac
 def test_a_dataset_by_unit_has_no_sessions(accountant: Accountant) -> None:
     life = {"name": "life", "kind": "pure", "epsilon": 9.0, "scope": "unit/*"}
     opened(accountant, budgets=[life], composition="by_unit")
-    for more in ({}, {"units": ["u1"]}):
+    for units in ({}, {"units": ["u1"]}):
+        more: dict[str, Any] = units
         with pytest.raises(InvalidRequest, match=r"by_unit|units"):
             session(accountant, **more)
     assert sequence(accountant) == 1
@@ -398,3 +406,86 @@ def test_every_kind_of_session_states_its_facts_and_pays_before_each_step(kind: 
         assert one.opening()
         assert one.above(last=False)[-len(one.opening()) :] == one.opening()
         assert one.most_above >= 1
+
+
+# -- counted again ------------------------------------------------------------------------------------------
+
+
+def found_in(accountant: Accountant, **changed: Any) -> list[str]:
+    """What a recount says of the ledger when its last entry says something else, under a hash that fits."""
+    rows = list(accountant.store.entries("d", 0, 1000))
+    entry = json.loads(rows[-1].body)
+    for name, value in changed.items():
+        place = entry
+        *path, last = name.split("__")
+        for part in path:
+            place = place[part]
+        place[last] = value
+    body = canonical(entry)
+    findings: list[str] = []
+    recount = Recount("d", lambda finding: findings.append(finding.what))
+    for row in [*rows[:-1], Row(rows[-1].sequence, entry_hash(body), body)]:
+        recount.take(row)
+    return findings
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers", "changed", "said"),
+    [
+        (SVT, [], {"command__session__open__epsilon_threshold": "0.2"}, "owes"),
+        (SVT, [True], {"command__session__run": 2}, "is in run 1"),
+        (SVT, [True], {"command__session__id": 7}, "not open"),
+        (SVT, [True], {"command__session__last": True}, "not the last answer"),
+        (SVT, [True, True, True], {"above": 2}, "there were 3"),
+        (SVT, [True, True, True], {"run": 2}, "not the last answer"),
+        (SVT, [True, True, True], {"session": 9}, "not open"),
+        (PATE, [False], {"command__session__above": True}, "owes"),
+        (PATE, [True, True], {"command__session__last": False}, "not the last answer"),
+    ],
+)
+def test_a_step_that_no_session_takes_is_found(
+    kind: dict[str, Any], answers: list[bool], changed: dict[str, Any], said: str
+) -> None:
+    with Accountant(open_store("memory://")) as accountant:
+        opened(accountant, budgets=[{"name": "life", "kind": "zcdp", "rho": 9.0}])
+        one = session(accountant, kind)
+        for number, above in enumerate(answers):
+            answer(accountant, one, above, f"a{number}")
+        assert found_in(accountant) == []
+        assert any(said in finding for finding in found_in(accountant, **changed))
+
+
+def test_a_list_of_open_sessions_that_was_changed_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Accountant(open_store(f"sqlite:///{path}")) as accountant:
+        opened(accountant)
+        one = session(accountant)
+        answer(accountant, one, True, "a1")
+        assert is_sound(accountant)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("UPDATE blobs SET value='{}' WHERE name='sessions'").rowcount == 1
+    with Accountant(open_store(f"sqlite:///{path}")) as accountant:
+        assert not is_sound(accountant)
+        with pytest.raises(SessionClosed):  # never the other way: what is not known takes no answer
+            answer(accountant, one, False)
+
+
+def test_an_answer_whose_reply_was_lost_is_paid_once() -> None:
+    """The store is unsure about an append that it made: 503, and the same key finds it."""
+    store = open_store("memory://")
+    with Accountant(store) as accountant:
+        opened(accountant)
+        one = session(accountant)
+        append, failing = store.append, [True]
+
+        def failing_once(writes: Any) -> Any:
+            done = append(writes)
+            if failing.pop() if failing else False:
+                raise StoreUnavailable("the reply was lost")
+            return done
+
+        store.append = failing_once  # type: ignore[method-assign]
+        with pytest.raises(StoreUnavailable):
+            answer(accountant, one, True, "a1", run=1)
+        assert answer(accountant, one, True, "a1", run=1)["replayed"]
+        assert spent(accountant) == 0.6

@@ -17,6 +17,7 @@ const WORD = {
   partitions_added: "Partitions added",
   synced: "Budgets copied",
   derived: "Derived",
+  session_closed: "Session closed",
   closed: "Closed",
   frozen: "Frozen",
   unfrozen: "Unfrozen",
@@ -42,10 +43,21 @@ function about({ command = {}, team, by }, names) {
   return parts.length ? h("div", { class: "small muted" }, parts.join(" · ")) : null;
 }
 
+/** What a charge did of a session. */
+function step(session) {
+  if (!session) return null;
+  const { open, id, above, run, last } = session;
+  const said = open
+    ? `Opens a session: ${open.kind}`
+    : `Session ${id}: ${above ? "above" : "below"} in run ${count(run)}${last ? ", its last" : ""}`;
+  return h("div", { class: "small muted" }, said);
+}
+
 function charged(entry, names) {
   const lines = charges(entry.command?.charges ?? []);
   const rest = lines.length - SHOWN_ITEMS;
   return [
+    step(entry.command?.session),
     lines.slice(0, SHOWN_ITEMS).map((line) => h("div", {}, line)),
     rest > 0 ? h("div", { class: "muted" }, `and ${rest} more`) : null,
     about(entry, names),
@@ -73,6 +85,7 @@ const HAPPENED = {
   },
   partitions_added: (entry) => some(entry.partitions, "New:"),
   synced: (entry) => (entry.closed ? "The dataset was closed" : "The dataset's budgets, as they are from here on"),
+  session_closed: (entry) => `Session ${entry.session}: ${count(entry.above)} above; what was paid stays paid`,
   derived: (entry) => [h("div", {}, `“${entry.command.description}”`), h("div", { class: "small muted" }, `made of entry ${count(entry.command.parent)}; costs nothing`)],
   closed: () => "Nothing more can be charged",
   frozen: (entry) => `The ledger went back in time: entry ${count(entry.seen[0])} was there and is gone or differs. Nothing is charged from here on`,
