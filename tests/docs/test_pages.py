@@ -8,7 +8,7 @@ import pytest
 from odometer_client.testing import serve
 
 
-@pytest.mark.parametrize("page", ["start.md", "concepts.md", "recipes/charging.md"])
+@pytest.mark.parametrize("page", ["start.md", "concepts.md", "recipes/charging.md", "recipes/dp_events.md"])
 def test_a_page_runs_and_shows_what_it_says(page: str, tmp_path: Path) -> None:
     found = pages.blocks(pages.ROOT / "docs" / page)
     assert found
