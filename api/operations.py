@@ -465,8 +465,8 @@ OPERATIONS: tuple[Operation, ...] = (
         body=SessionAnswer,
         refuses=(*_CHARGING, errors.UnknownSession, errors.SessionClosed, errors.SessionMovedOn),
         headers={
-            "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new answer, the same for a retry. "
-            "A free answer, as one below in sparse vector, needs none"
+            "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new answer, the same for a "
+            "retry. A free answer, as one below in sparse vector, needs none"
         },
     ),
     Operation(

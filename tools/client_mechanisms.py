@@ -60,7 +60,8 @@ def _wrapped(text: str) -> str:
 
 
 def _docstring(kind: type[Mechanism]) -> list[str]:
-    lines = [f'    """{inspect.cleandoc(kind.__doc__ or kind.title)}', "", _wrapped(kind.purpose)]
+    first = inspect.cleandoc(kind.__doc__ or kind.title).replace("\n", "\n    ")
+    lines = [f'    """{first}', "", _wrapped(kind.purpose)]
     if kind.avoid:
         lines.append(_wrapped(f"Not for: {kind.avoid}"))
     if kind.adjacencies != EVERY_ADJACENCY:

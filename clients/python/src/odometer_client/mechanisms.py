@@ -672,7 +672,7 @@ class Shuffled(Mechanism):
 @dataclass(frozen=True, kw_only=True)
 class ShuffledEpochs(Mechanism):
     """Whole passes over the data in batches: each unit is in one batch of each pass. Nothing is
-amplified.
+    amplified.
 
     Training on batches that a loader cuts from shuffled or ordered data.
     Not for: A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here.
