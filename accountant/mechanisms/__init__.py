@@ -1,44 +1,30 @@
 """The mechanisms. Importing this package fills the registry; `AnyMechanism` is their union by `kind`."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Union
 
 from pydantic import Field, TypeAdapter
 
-from accountant.mechanisms import (
-    aggregated,
-    composed,
-    discrete,
-    interactive,
-    local,
-    local_reports,
-    noise,
-    pate,
-    sampling,
-    selection,
-    shuffled,
-    stated,
-    training,
-    tuning,
-)
 from accountant.mechanisms.base import Adjacency, Document, Mechanism, Number, Whole
 
-FAMILIES: Final = (
-    aggregated,
-    composed,
-    discrete,
-    interactive,
-    local,
-    local_reports,
-    noise,
-    pate,
-    sampling,
-    selection,
-    shuffled,
-    stated,
-    training,
-    tuning,
+_FAMILIES: Final = (
+    "aggregated",
+    "composed",
+    "discrete",
+    "interactive",
+    "local",
+    "local_reports",
+    "noise",
+    "pate",
+    "sampling",
+    "selection",
+    "shuffled",
+    "stated",
+    "training",
+    "tuning",
 )
-"""The modules that hold mechanisms: a new one is imported above and named here."""
+FAMILIES: Final = tuple(import_module(f"{__name__}.{name}") for name in _FAMILIES)
+"""The modules that hold mechanisms: importing one registers them."""
 
 _KINDS: Any = tuple(Mechanism.registry[kind] for kind in sorted(Mechanism.registry))
 if TYPE_CHECKING:
