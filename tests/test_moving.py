@@ -57,6 +57,7 @@ def fill(store: Store) -> None:
     for key in ("open", "settled"):
         receipt, _ = accountant.hold("people", GAUSSIAN | {"expires_in_s": 3600}, key, ADA)
     accountant.settle("people", receipt["hold"]["id"], {"used": 1}, ADA)
+    accountant.derive("people", {"parent": 2, "description": "a table"}, "table", ADA)
     etag = accountant.dataset("people")["budgets"][0]["etag"]
     accountant.change_budget("people", "life", LIFE | {"rho": 35}, etag, "root")
 
@@ -217,7 +218,7 @@ def test_the_file_holds_every_type_of_entry(file: bytes) -> None:
     bodies = [json.loads(line["body"]) for line in lines(file) if "entry" in line]
     assert {body["type"] for body in bodies} == {
         *("opened", "charged", "held", "settled", "budget_set", "partitions_added", "shard_opened"),
-        *("synced", "closed", "frozen", "unfrozen", "key_created", "key_revoked"),
+        *("derived", "synced", "closed", "frozen", "unfrozen", "key_created", "key_revoked"),
     }
 
 

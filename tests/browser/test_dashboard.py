@@ -154,6 +154,19 @@ def test_markup_in_a_principals_name_stays_text(visitor) -> None:
     assert "owned" not in visitor.page.title()
 
 
+def test_what_was_made_of_a_release_is_in_the_ledger(visitor, admin) -> None:
+    life = {"name": "life", "kind": "pure", "epsilon": 1.0}
+    admin.create_dataset("made", unit="person", adjacency="add_remove", delta=1e-6, budgets=[life])
+    receipt = admin.charge("made", {"kind": "pure", "epsilon": 0.1})
+    admin.derive("made", receipt, f"a table {MARKUP}")
+    visitor.open("/datasets/made")
+    visitor.sign_in()
+    newest = visitor.page.locator("#ledger tbody tr").first
+    expect(newest).to_contain_text(f"“a table {MARKUP}”")
+    expect(newest).to_contain_text("made of entry 2; costs nothing")
+    assert visitor.page.locator("main img, main b").count() == 0
+
+
 def test_the_ledger_turns_pages_newest_first(visitor) -> None:
     page = visitor.page
     visitor.open("/datasets/patients-2026")

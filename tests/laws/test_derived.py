@@ -175,6 +175,15 @@ def test_text_that_looks_like_an_entry_is_text(ledger: Accountant) -> None:
     assert ledger.lineage("d", 2)["descendants"] == []
 
 
+def test_a_parent_that_another_process_wrote_is_found(ledger: Accountant) -> None:
+    derive(ledger, 2, "p")  # which leaves the ledger's end in memory
+    with Accountant(ledger.store) as other:
+        receipt, _ = other.charge("d", CHARGE, "k2", "bob")
+        assert derive(ledger, receipt["sequence"], "q") == 5
+        ledger.teller.close()
+        ledger.watch.close()
+
+
 def test_of_units_the_main_ledger_alone_has_parents() -> None:
     with Accountant.open("memory://") as accountant:
         units = [LIFE | {"scope": "unit/*"}]
