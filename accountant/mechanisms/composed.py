@@ -1,7 +1,6 @@
 """Several releases as one mechanism, and one release as seen by several units."""
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -68,21 +67,24 @@ class Composed(Mechanism):
     def parts(self) -> tuple[Mechanism, ...]:
         return self.mechanisms
 
-    def _counts(self) -> Sequence[int]:
-        return self.counts or (1,) * len(self.mechanisms)
+    def terms(self) -> list[tuple[Mechanism, int]]:
+        """Each mechanism and how many times it is run."""
+        return list(zip(self.mechanisms, self.counts or (1,) * len(self.mechanisms), strict=True))
 
     def curve(self, grid: Grid) -> Curve:
-        curves = [mechanism.curve(grid).amounts for mechanism in self.mechanisms]
-        totals = []
-        for amounts in zip(*curves, strict=True):
-            known = [amount for amount in amounts if amount is not None]
-            terms = (count * amount for count, amount in zip(self._counts(), known, strict=True))
-            totals.append(sum(terms, Fraction(0)) if len(known) == len(amounts) else None)
+        curves = [(mechanism.curve(grid).amounts, count) for mechanism, count in self.terms()]
+        totals: list[Fraction | None] = []
+        for place in range(grid.size):
+            total: Fraction | None = Fraction(0)
+            for amounts, count in curves:
+                amount = amounts[place]
+                total = None if total is None or amount is None else total + count * amount
+            totals.append(total)
         return Curve(grid, tuple(totals))
 
     def as_gaussian(self) -> float | None:
         total = Fraction(0)
-        for mechanism, count in zip(self.mechanisms, self._counts(), strict=True):
+        for mechanism, count in self.terms():
             noise = mechanism.as_gaussian()
             if noise is None or noise == 0:
                 return noise

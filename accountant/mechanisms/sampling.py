@@ -11,6 +11,7 @@ from accountant import renyi, renyi_subsampled
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Adjacency, Base, Mechanism, Number, Whole
+from accountant.mechanisms.composed import Composed
 from accountant.mechanisms.noise import Gaussian, Laplace
 from accountant.rounding import decimal, round_down, round_up
 
@@ -101,11 +102,25 @@ def _scaled(curve: Curve, grid: Grid) -> tuple[renyi_subsampled.Floats, renyi_su
 
 
 def _moments(base: Mechanism) -> renyi_subsampled.Moments:
-    ladder = renyi_subsampled.LADDER
-    found = [math.inf if amount is None else round_up(amount) for amount in base.curve(ladder).amounts]
-    return renyi_subsampled.Moments.of(
-        np.array(found[: ladder.n_orders]), found[ladder.rho], found[ladder.pure]
-    )
+    found = _ladder(base)
+    n_orders = renyi_subsampled.LADDER.n_orders
+    return renyi_subsampled.Moments.of(found[:n_orders], float(found[n_orders + 1]), float(found[n_orders]))
+
+
+def _ladder(base: Mechanism) -> renyi_subsampled.Floats:
+    """Its curve on the ladder, its pure part and its rho, rounded up; infinity for no bound.
+
+    As floats from the start where that is quick: exact sums of so many orders are not.
+    """
+    ladder, noise = renyi_subsampled.LADDER, base.as_gaussian()
+    if noise:
+        rho = 0.5 / noise**2 * (1.0 + 2.0**-50)
+        return np.array([*(ladder.orders * rho), math.inf, rho]) * (1.0 + 2.0**-50)
+    if isinstance(base, Composed):
+        total = np.sum([count * _ladder(part) for part, count in base.terms()], axis=0)
+        return np.asarray(total * (1.0 + 2.0**-47), dtype=np.float64)
+    amounts = base.curve(ladder).amounts[: ladder.rho + 1]
+    return np.array([math.inf if amount is None else round_up(amount) for amount in amounts])
 
 
 def _amplified(base: Mechanism, rate: float, grid: Grid, *, poisson: bool) -> Curve:

@@ -115,7 +115,8 @@ def _quadrature_excess(q: Real, z: Real, alpha: Real) -> Real:
     On an entire-enough integrand with Gaussian decay the rule converges like e^{-2 pi d / h}, where d is
     the distance to the branch points of (1 + u)^alpha: pi z or more. Halved until 16 digits stand.
     """
-    with mp.extradps(30):
+    # u is about q/z, and what is wanted is of the size of its square: digits for what cancels.
+    with mp.extradps(30 + int(2 * max(0, mp.log10(z / q)))):
         shift = 1 / (2 * z * z)
         low, high = mp.mpf(-16), alpha / z + 16
 
