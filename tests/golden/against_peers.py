@@ -138,6 +138,12 @@ EXPLAINED: Final = (
         lambda p: p.theirs < p.ours and p.gap < 0.2 * p.document["repeats"].get("mean", 0),
     ),
     Cause(
+        "ours asks the base for 16 orders in an octave above 64, chords between: looser by less than 1e-3",
+        "autodp",
+        "poisson_subsampled(laplace)",
+        lambda p: p.whole and p.order > 64 and 0 < p.ours - p.theirs < 1e-3 * p.theirs,
+    ),
+    Cause(
         "no answer from order 1030 on: binomial coefficients overflow",
         "opacus",
         SAMPLED,

@@ -74,8 +74,9 @@ def pairs(peer: str) -> list[Pair]:
     return [pair for pair in found if pair.kind in Mechanism.registry and pair.kind in oracles.kinds()]
 
 
-def whole(order: Fraction) -> bool:
-    return order.denominator == 1
+def whole_to_64(order: Fraction) -> bool:
+    """Where a base's curve is asked at every order that the sum over a sample needs; above, chords of it."""
+    return order.denominator == 1 and order <= 64
 
 
 def never(_order: Fraction) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from autodp import mechanism_zoo as zoo
 from autodp import rdp_bank, transformer_zoo
 
-from tests.support.peers import Order, Pair, draws, never, truths, whole
+from tests.support.peers import Order, Pair, draws, never, truths, whole_to_64
 
 Document = dict[str, Any]
 
@@ -77,7 +77,7 @@ PAIRS: Final = (
         draws.sampled_laplace,
         sampled(True),
         truth=truths.sampled_laplace,
-        tight=whole,
+        tight=whole_to_64,
         whole_max=512,
         points=4,
     ),
