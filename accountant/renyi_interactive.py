@@ -21,8 +21,9 @@ def above_threshold(epsilon_threshold: float, epsilon_answers: float, grid: Grid
     above on D, g_k(z + 1) that on D' with the threshold one sensitivity higher. Every below answer is at
     least as likely in g as in f; the above answer is at most e^e2 times likelier in f than in g: its noise
     has to make up for the threshold's move and for its own query's, two sensitivities at scale 2/e2; for
-    monotone queries one, at scale 1/e2. (x, y) -> x^alpha y^(1-alpha) is convex and homogeneous, so the integral over
-    z comes out of it, and what is left is e^((alpha-1) e2) times the moment of the threshold noise.
+    monotone queries one, at scale 1/e2. (x, y) -> x^alpha y^(1-alpha) is convex and homogeneous, so the
+    integral over z comes out of it, and what is left is e^((alpha-1) e2) times the moment of the threshold
+    noise.
     """
     scale = float(1 / decimal(epsilon_threshold))
     both = decimal(epsilon_threshold) + decimal(epsilon_answers)

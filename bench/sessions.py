@@ -1,7 +1,7 @@
 """A million below answers of one session: what do they leave in the ledger, and what does each take?
 
-Through the accountant in this process on a SQLite file, as the service asks it, beside durable charges. Nothing
-may be written: totals and file stay as they are.
+Through the accountant in this process on a SQLite file, as the service asks it, beside durable charges.
+Nothing may be written: totals and file stay as they are.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from accountant.entries import canonical, entry_hash
 from accountant.errors import LedgerCorrupt, StoreUnavailable, UnknownDataset
 from accountant.grid import CURRENT_GRID
 from accountant.importing import Import, Imported, require_empty
-from accountant.ledger import CHECKPOINT_EVERY, CONFIG_BLOB, HOLDS_BLOB, TOTALS, WINDOWS, fold
+from accountant.ledger import CHECKPOINT_EVERY, CONFIG_BLOB, HOLDS_BLOB, SESSIONS_BLOB, TOTALS, WINDOWS, fold
 from accountant.loss import Loss
 from accountant.moving import Exported, MovingRefused, export
 from accountant.reading import load_state
@@ -37,6 +37,7 @@ ADA = Caller("ada", team="red")
 CREATED = "2026-01-01T00:00:00.000000Z"
 
 Line = dict[str, Any]
+SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
 
 
 def opened(name: str, **more: Any) -> dict[str, Any]:
@@ -58,6 +59,10 @@ def fill(store: Store) -> None:
         receipt, _ = accountant.hold("people", GAUSSIAN | {"expires_in_s": 3600}, key, ADA)
     accountant.settle("people", receipt["hold"]["id"], {"used": 1}, ADA)
     accountant.derive("people", {"parent": 2, "description": "a table"}, "table", ADA)
+    for key in ("going-on", "closed"):
+        session = accountant.open_session("people", {"session": SVT}, key, ADA)[0]["session"]["id"]
+        accountant.answer_session("people", session, {"above": True}, f"{key[:3]}-1", ADA)
+    accountant.close_session("people", session, ADA)
     etag = accountant.dataset("people")["budgets"][0]["etag"]
     accountant.change_budget("people", "life", LIFE | {"rho": 35}, etag, "root")
 
@@ -127,7 +132,7 @@ def blobs(store: Store) -> dict[str, dict[str, bytes]]:
         stream: {
             name: value
             for name, value in store.blobs(stream, "", "", 10_000)
-            if name in (CONFIG_BLOB, HOLDS_BLOB) or name.startswith((TOTALS, WINDOWS))
+            if name in (CONFIG_BLOB, HOLDS_BLOB, SESSIONS_BLOB) or name.startswith((TOTALS, WINDOWS))
         }
         for stream in all_streams(store)
     }
@@ -218,7 +223,8 @@ def test_the_file_holds_every_type_of_entry(file: bytes) -> None:
     bodies = [json.loads(line["body"]) for line in lines(file) if "entry" in line]
     assert {body["type"] for body in bodies} == {
         *("opened", "charged", "held", "settled", "budget_set", "partitions_added", "shard_opened"),
-        *("derived", "synced", "closed", "frozen", "unfrozen", "key_created", "key_revoked"),
+        *("derived", "session_closed", "synced", "closed", "frozen", "unfrozen"),
+        *("key_created", "key_revoked"),
     }
 
 

@@ -1,18 +1,30 @@
 """A model predicts every reply of sessions: random answers, retries, refusals, other processes."""
 
 import contextlib
+import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from accountant import interacting
+from accountant.commands import ChargeCommand, EndCommand, OpenCommand
+from accountant.decide import decide
+from accountant.decisions import Admitted
+from accountant.entries import canonical, timestamp
 from accountant.errors import OdometerError
+from accountant.forms import CreateDataset
+from accountant.ledger import fold
+from accountant.mechanisms.base import frozen
+from accountant.open_sessions import MARK, Answer, OpenSession, dump, load
 from accountant.service import Accountant
 from accountant.stores import open_store
 from accountant.verify import verify
 
+NOW = timestamp(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
 RUN_MILLI = 300
 SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2}
 PATE_LIKE = {"kind": "confident_gnmax", "noise_multiplier_check": 10.0, "noise_multiplier_answer": 10.0}
@@ -102,3 +114,41 @@ def asked(accountant: Accountant, one: str, above: bool, key: str | None, **who:
     except OdometerError as error:
         return error.code
     return "replayed" if replayed else "done"
+
+
+def test_a_decision_on_a_session_is_pure_and_what_it_writes_folds_to_its_state() -> None:
+    """Opening, paying and free steps: the same twice, canonical bytes, and the state that was given stays."""
+    document = {
+        "name": "d",
+        "unit": "person",
+        "adjacency": "add_remove",
+        "delta": 1e-6,
+        "odometer_only": True,
+    }
+    first = decide(None, OpenCommand(CreateDataset.model_validate(document), "root"), None, NOW)
+    assert isinstance(first, Admitted)
+    state, rows = first.state, [(first.entry.hash, first.entry.body)]
+    prepared = interacting.prepared_opening({"session": {**SVT, "max_above": 2}})
+    commands: list[Any] = [ChargeCommand(prepared, "ada", "open")]
+    for step in range(3):
+        before = state.config(), dict(state.sessions), state.totals
+        one, other = (decide(state, commands[step], None, NOW) for _ in range(2))
+        assert isinstance(one, Admitted)
+        assert isinstance(other, Admitted)
+        assert (one.entry, dict(one.state.sessions)) == (other.entry, dict(other.state.sessions))
+        assert (state.config(), dict(state.sessions), state.totals) == before
+        assert canonical(json.loads(one.entry.body)) == one.entry.body
+        state = one.state
+        rows.append((one.entry.hash, one.entry.body))
+        if step == 0:
+            mark = state.head.hash[:MARK]
+            answer = Answer(2, mark, above=True, run=1, last=False, principal="ada")
+            commands.append(ChargeCommand(replace(prepared, session=answer), "ada", "a1"))
+            commands.append(EndCommand(2, mark, "ada", run=2, key="a2"))
+    folded = fold(rows)
+    assert folded is not None
+    assert (dict(folded.sessions), folded.totals.life) == ({}, state.totals.life)
+    middle = fold(rows[:3])
+    assert middle is not None
+    assert dict(middle.sessions) == {2: OpenSession({**frozen(SVT), "max_above": 2}, "ada", mark, 1, 2)}
+    assert load(canonical(dump(middle.sessions))) == middle.sessions
