@@ -179,8 +179,8 @@ CHARGE_FAULTS: list[tuple[Any, str]] = [
     (with_mechanism(kind="poisson_subsampled", base=GAUSSIAN, sampling_rate=1.0000001), "sampling_rate"),
     (with_mechanism(kind="poisson_subsampled", sampling_rate=0.1), "base"),
     (
-        with_mechanism(kind="poisson_subsampled", base={"kind": "laplace", "epsilon": 1}, sampling_rate=0.1),
-        "base.kind",
+        with_mechanism(kind="poisson_subsampled", base={"kind": "laplace", "epsilon": -1}, sampling_rate=0.1),
+        "base.epsilon",
     ),
     (with_mechanism(kind="non_private", what="in red: \u009b31m"), "what"),
     (with_mechanism(kind="non_private", what="turned \u202e"), "what"),
