@@ -220,10 +220,10 @@ def _log_g(u: float, alpha: Floats) -> Floats:
     direct = np.expm1(plain) - line
     direct += 16.0 * _ULP * (np.abs(np.expm1(plain)) * (1.0 + np.abs(plain)) + np.abs(line))
     # By the series to u^6 where alpha |u| is small: the next term is below 1e-12 of the first.
+    small = np.abs(line) <= 0.01
     series = np.ones_like(alpha)
     for k in (6.0, 5.0, 4.0, 3.0):
-        series = 1.0 + (alpha - (k - 1.0)) / k * u * series
-    small = np.abs(line) <= 0.01
+        series = 1.0 + (alpha - (k - 1.0)) / k * np.where(small, u, 0.0) * series
     log_series = (
         np.log(alpha * (alpha - 1.0) / 2.0) + 2.0 * math.log(abs(u)) + np.log(np.where(small, series, 1.0))
     )

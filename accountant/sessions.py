@@ -76,7 +76,8 @@ class SparseVector(Session):
     Δ/epsilon_threshold, drawn afresh for each run. In nats, 1e-9 to 1e3."""
     epsilon_answers: RunEpsilon
     """Twice the sensitivity of the queries over the scale of the Laplace noise on each of them: scale
-    2Δ/epsilon_answers; of monotone queries Δ/epsilon_answers. In nats, 1e-9 to 1e3."""
+    2Δ/epsilon_answers; of monotone queries Δ/epsilon_answers (under replace_one none count as such). In nats,
+    1e-9 to 1e3."""
     max_above: MostAbove
     """After so many above answers it closes, 1 to 1,000,000. Each of them ends a run."""
 

@@ -258,7 +258,7 @@ def test_a_group_is_not_k_times_the_curve() -> None:
         ({"kind": "grouped", "base": gaussian(1.0), "group_size": 2}, "inside of the group"),
         (Mechanism.registry["tree_aggregation"].examples[0], "without sampling"),
         (Mechanism.registry["distributed_discrete_gaussian"].examples[0], "add_remove"),
-        ({"kind": "randomized_response", "epsilon": 1.0, "k": 2}, "add_remove"),
+        ({"kind": "randomized_response", "epsilon": 1.0, "k": 2}, "show who was drawn"),
     ],
     ids=["sample", "epochs", "group", "tree", "distributed", "response"],
 )
@@ -267,6 +267,24 @@ def test_what_no_theorem_samples_is_refused(base: Document, hint: str) -> None:
     for inside in (base, {"kind": "composed", "mechanisms": [base]}):
         with pytest.raises(ValidationError, match=hint):
             poisson(inside, 0.1)
+
+
+def test_reports_of_a_drawn_batch_are_not_amplified() -> None:
+    """Whose reports came in says who was drawn: a drawn unit loses the whole 1, not log(1 + (e - 1)/100)."""
+    with pytest.raises(ValidationError, match="show who was drawn"):
+        parse(
+            kind="sampled_without_replacement",
+            base={"kind": "randomized_response", "epsilon": 1.0, "k": 2},
+            batch_size=1,
+            population=100,
+        )
+
+
+@pytest.mark.parametrize("epsilon", [250.0, 400.0, 500.0])
+def test_a_large_pure_loss_on_a_sample_overflows_nothing(epsilon: float) -> None:
+    """Its D_∞ is log(1 + q (e^ε - 1)), and the highest order is below it."""
+    curve = floats(poisson({"kind": "pure", "epsilon": epsilon}, 0.5), GRID_V1)
+    assert 0.99 * (epsilon - math.log(2)) < curve[GRID_V1.n_orders - 1] <= epsilon - math.log(2) + 1e-6
 
 
 # -- figures of others ---------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ ON_A_SAMPLE: Final = frozenset(
         "non_private",
         "permute_and_flip",
         "pure",
-        "randomized_response",
         "renyi_curve",
         "report_noisy_max",
         "skellam",
@@ -60,6 +59,7 @@ def _check_base(outer: Mechanism, base: Mechanism, needed: Adjacency) -> None:
         hint = {
             "poisson_subsampled": "of two Poisson samples in turn, charge one at the product of the rates",
             "grouped": "put the sampling inside of the group, not the group inside of the sampling",
+            "randomized_response": "reports show who was drawn, so nothing is amplified: charge every report",
             "shuffled_epochs": "epochs over shuffled batches are charged alone: nothing amplifies them",
         }.get(unfit.kind, f"charge {unfit.kind} without sampling")
         raise ValueError(f"{unfit.kind} cannot run on a sample here: {hint}")

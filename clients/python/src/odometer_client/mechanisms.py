@@ -69,7 +69,8 @@ class AboveThreshold(Mechanism):
     epsilon_answers: float
     """Twice the sensitivity of the queries over the scale of the Laplace noise on each of them, drawn afresh
     for each: scale 2Δ/epsilon_answers. Of monotone queries, which all rise or all fall when a unit is added,
-    once: scale Δ/epsilon_answers. In nats, 1e-9 to 1e3.
+    once: scale Δ/epsilon_answers; under replace_one none count as such, some rise while others fall.
+    In nats, 1e-9 to 1e3.
     """
 
 
