@@ -325,8 +325,8 @@ class ShuffledEpochs(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.zero_out, Adjacency.replace_one})
     elsewhere: ClassVar[str] = (
         "a unit that is added or removed shifts the batches of all others: open the dataset with "
-        "zero_out or "
-        "replace_one, or charge one gaussian an epoch with noise_multiplier z/√5 (μ = √5/z)"
+        "zero_out or replace_one; where every epoch is shuffled afresh and uniformly, one gaussian an epoch "
+        "with noise_multiplier z/√5 (μ = √5/z) covers it too, but never in a fixed order"
     )
     avoid: ClassVar[str] = (
         "A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here."

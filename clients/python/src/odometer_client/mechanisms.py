@@ -678,8 +678,9 @@ class ShuffledEpochs(Mechanism):
     Training on batches that a loader cuts from shuffled or ordered data.
     Not for: A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here.
     Valid under replace_one, zero_out only; a unit that is added or removed shifts the batches of all
-    others: open the dataset with zero_out or replace_one, or charge one gaussian an epoch with
-    noise_multiplier z/√5 (μ = √5/z).
+    others: open the dataset with zero_out or replace_one; where every epoch is shuffled afresh and
+    uniformly, one gaussian an epoch with noise_multiplier z/√5 (μ = √5/z) covers it too, but never in a
+    fixed order.
 
     Loss of one release: one Gaussian an epoch: D_α = epochs·α/(2z²), ρ = epochs/(2z²), μ² = epochs/z².
     Source: a unit moves one batch of each epoch, whatever the order; Dong, Roth, Su 2022, Cor. 3.3
@@ -745,7 +746,9 @@ class TreeAggregation(Mechanism):
     noise_multiplier: float
     """Standard deviation of a node's noise over the clip norm (2C under replace_one); 0 or 0.01 to 1e9."""
     steps: int
-    """Steps of each tree, 1 to 1e9."""
+    """Steps of each tree, 1 to 1e9. A tree that is completed with virtual steps (before a restart) counts those
+    too: the next power of two.
+    """
     trees: int
     """Trees one after another, 1 to 1e6: one more than the number of restarts."""
     participations: int
