@@ -106,8 +106,10 @@ class TreeAggregation(Mechanism):
     noise_multiplier: NoiseMultiplier
     """Standard deviation of a node's noise over the clip norm (2C under replace_one); 0 or 0.01 to 1e9."""
     steps: Annotated[Whole, Field(ge=1, le=1_000_000_000)]
-    """Steps of each tree, 1 to 1e9. A tree that is completed with virtual steps (before a restart) counts those
-    too: the next power of two."""
+    """Steps of each tree, 1 to 1e9.
+
+    A tree that is completed with virtual steps (before a restart) counts those too: the next power of two.
+    """
     trees: Annotated[Whole, Field(ge=1, le=1_000_000)]
     """Trees one after another, 1 to 1e6: one more than the number of restarts."""
     participations: Annotated[Whole, Field(ge=1, le=1_000_000)]

@@ -746,8 +746,9 @@ class TreeAggregation(Mechanism):
     noise_multiplier: float
     """Standard deviation of a node's noise over the clip norm (2C under replace_one); 0 or 0.01 to 1e9."""
     steps: int
-    """Steps of each tree, 1 to 1e9. A tree that is completed with virtual steps (before a restart) counts those
-    too: the next power of two.
+    """Steps of each tree, 1 to 1e9.
+
+    A tree that is completed with virtual steps (before a restart) counts those too: the next power of two.
     """
     trees: int
     """Trees one after another, 1 to 1e6: one more than the number of restarts."""
