@@ -108,7 +108,7 @@ class TreeAggregation(Mechanism):
     steps: Annotated[Whole, Field(ge=1, le=1_000_000_000)]
     """Steps of each tree, 1 to 1e9.
 
-    A tree that is completed with virtual steps (before a restart) counts those too: the next power of two.
+    A tree that is completed with virtual steps (before a restart) counts those: the next power of two.
     """
     trees: Annotated[Whole, Field(ge=1, le=1_000_000)]
     """Trees one after another, 1 to 1e6: one more than the number of restarts."""
