@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, ForwardRef, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from accountant.grid import Grid
 from accountant.loss import Curve
@@ -163,7 +163,11 @@ if TYPE_CHECKING:
     Base = Mechanism
 else:
     # Any mechanism of the registry: resolved in the package's __init__, when all are known.
-    Base = ForwardRef("AnyMechanism")
+    # Its schema is kept short: spelled out, every mechanism would hold every other, to any depth.
+    Base = Annotated[
+        ForwardRef("AnyMechanism"),
+        WithJsonSchema({"type": "object", "title": "mechanism", "required": ["kind"]}),
+    ]
 
 
 def frozen(value: Any) -> Any:
