@@ -7,6 +7,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
+from accountant.mechanisms.base import ONE_LINE
 
 T = TypeVar("T")
 
@@ -19,11 +20,20 @@ _WORDS: Final = {
     "missing": "is missing",
     "union_tag_invalid": "there is no kind {tag!r}: use one of {expected_tags}",
     "union_tag_not_found": "needs a kind",
+    "bool_type": "must be true or false",
+    "literal_error": "must be {expected}",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
     "float_type": "must be a number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "finite_number": "must be a finite number",
     "string_type": "must be text",
+    "string_too_short": "needs at least {min_length} character(s)",
+    "string_too_long": "takes at most {max_length} character(s)",
     "greater_than": "must be above {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
     "less_than": "must be below {lt:g}",
@@ -43,6 +53,8 @@ def read_json(body: bytes) -> Any:
     """
     if len(body) > BODY_MAX:
         raise BodyTooLarge(f"the body has more than {BODY_MAX} bytes, which is the most that is read")
+    if not body.strip():
+        raise MalformedBody("the body is empty: send a JSON object, {} where there is nothing to say")
     try:
         text = body.decode("utf-8")
         document = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
@@ -97,6 +109,8 @@ def _message(fault: Any) -> str:
     said = _WORDS.get(fault["type"])
     if said is None:
         return str(fault["msg"]).removeprefix("Value error, ")
+    if fault.get("ctx", {}).get("pattern") == ONE_LINE:
+        return "must be one line, without control characters or marks that change the direction of text"
     return said.format(**fault.get("ctx", {}))
 
 

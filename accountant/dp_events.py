@@ -94,7 +94,7 @@ class _Here:
             try:
                 invalid(error, document)
             except InvalidRequest as said:
-                self.refuse(f"as {document['kind']}, {said.detail}")
+                self.refuse(f"as {document['kind']}, {said.detail.removeprefix('body: ')}")
         told = mechanism.document()
         return {repr(told): (told, 1)}
 

@@ -35,7 +35,9 @@ class Repeats(Document):
         )
         given = {name for name in ("gamma", "eta", "mean") if getattr(self, name) is not None}
         if given != needed:
-            raise ValueError(f"{self.distribution} takes {' and '.join(sorted(needed))} alone")
+            raise ValueError(
+                f"{self.distribution} needs {' and '.join(sorted(needed))}, and takes nothing else"
+            )
         return self
 
     def shape(self) -> float:
@@ -51,7 +53,10 @@ class Tuned(Mechanism):
     base: Base
     """One run with everything that it looks at, the score included; without δ."""
     repeats: Repeats
-    """How the number of runs is drawn: distribution, with gamma, eta or mean."""
+    """How the number of runs is drawn: distribution geometric or logarithmic with gamma (1e-9 to 0.999: the
+    probability of stopping after a run), negative_binomial with gamma and eta (above −1, at most 100), or
+    poisson with mean (1 to 1e9).
+    """
 
     title: ClassVar[str] = "Best of a random number of runs"
     purpose: ClassVar[str] = (

@@ -543,3 +543,28 @@ def test_what_was_used_is_named_as_the_body_names_it(service: Live) -> None:
         assert field in {error["field"] for error in problem["errors"]}
         assert {error["field"].split(".")[0] for error in problem["errors"]} == {"used"}
         assert all("[" not in error["field"] and "-" not in error["field"] for error in problem["errors"])
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        (CHARGES, with_mechanism(kind="grouped", base="gaussian", group_size=2), "must be an object"),
+        (
+            CHARGES,
+            with_mechanism(kind="tuned", base=GAUSSIAN, repeats={"distribution": "uniform"}),
+            "must be 'geometric', 'negative_binomial', 'logarithmic' or 'poisson'",
+        ),
+        (CHARGES, {"charges": {}}, "must be a list"),
+        ("/v1/datasets/d/derived", {"parent": 2, "description": ""}, "needs at least 1 character(s)"),
+        ("/v1/datasets/d/derived", {"parent": 2, "description": "a\nb"}, "must be one line"),
+    ],
+)
+def test_faults_are_said_in_words_of_the_service(service: Live, path: str, body: Any, said: str) -> None:
+    """Neither the words of the library that reads JSON nor its regular expressions reach a person."""
+    assert said in refused(post(service, path, json.dumps(body)), 422)["detail"]
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_an_empty_body_is_said_to_be_empty(service: Live) -> None:
+    assert "the body is empty" in refused(post(service, CHARGES, ""), 400)["detail"]

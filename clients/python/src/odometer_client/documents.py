@@ -70,6 +70,11 @@ class Receipt(Document):
         """Per budget: `budget`, `kind`, `limit`, `spent`, `left`, `used` (0 to 1)."""
         return list(self["left"])
 
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of how the loss was counted, such as that shuffling did not help; often none."""
+        return list(self.get("notes") or ())
+
 
 class Derived(Document):
     """Proof that it is on record what was made of a release. Nothing was charged."""

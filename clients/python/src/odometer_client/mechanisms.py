@@ -777,7 +777,10 @@ class Tuned(Mechanism):
     base: Mechanism
     """One run with everything that it looks at, the score included; without δ."""
     repeats: dict[str, object]
-    """How the number of runs is drawn: distribution, with gamma, eta or mean."""
+    """How the number of runs is drawn: distribution geometric or logarithmic with gamma (1e-9 to 0.999: the
+    probability of stopping after a run), negative_binomial with gamma and eta (above −1, at most 100), or
+    poisson with mean (1 to 1e9).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
