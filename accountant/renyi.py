@@ -18,6 +18,7 @@ from accountant.renyi_sampled import poisson_subsampled_gaussian
 from accountant.rounding import decimal, round_up
 
 __all__ = [
+    "excess_exp",
     "laplace",
     "laplace_mu",
     "laplace_rho",
@@ -31,7 +32,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 
 _SLACK: Final = 2.0**-36
-"""Relative, 1.5e-11. The formulas below have no cancellation worse than that of `_excess_exp`
+"""Relative, 1.5e-11. The formulas below have no cancellation worse than that of `excess_exp`
 (2^-41) and otherwise some tens of ulps (2^-48)."""
 _TINY: Final = float(np.finfo(np.float64).tiny)
 """Added where a product may have underflowed."""
@@ -51,7 +52,7 @@ def laplace(scale: float, grid: Grid) -> Floats:
     alpha = grid.orders
     x = (alpha - 1.0) * inverse
     low, high = np.minimum(x, _FLAT), np.maximum(x, _FLAT)
-    below = alpha * _excess_exp(low) + (alpha - 1.0) * _excess_exp(-alpha * inverse)
+    below = alpha * excess_exp(low) + (alpha - 1.0) * excess_exp(-alpha * inverse)
     # At x >= 40 the second term of A is less than e^-80 of the first.
     above = high + np.log(alpha / (2.0 * alpha - 1.0))
     log_a = np.where(x < _FLAT, np.log1p(below / (2.0 * alpha - 1.0)), above)
@@ -86,7 +87,7 @@ def pure(epsilon: float, grid: Grid) -> Floats:
 def laplace_rho(scale: float) -> float:
     """Least rho with which Laplace noise is rho-zCDP: 1/b + e^{-1/b} - 1 (Harrison, Manurangsi 2025)."""
     inverse = 1.0 / _within("scale", scale, 1e-3, 1e12)
-    return _up_scalar(float(_excess_exp(np.array([-inverse]))[0]))
+    return _up_scalar(float(excess_exp(np.array([-inverse]))[0]))
 
 
 def pure_rho(epsilon: float) -> float:
@@ -132,7 +133,7 @@ def _two_point(epsilon: float, high: float, grid: Grid) -> Floats:
     return np.minimum(_up(log_a / (grid.orders - 1.0)), round_up(decimal(epsilon)))
 
 
-def _excess_exp(x: Floats) -> Floats:
+def excess_exp(x: Floats) -> Floats:
     """f(x) = e^x - 1 - x for x <= 700, relative error below 2^-41.
 
     The subtraction loses 4/|x| ulps; below |x| = 2^-9 the series to x^6 (next term: 2^-45/2520).

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accountant.grid import Grid
+from accountant.renyi import excess_exp
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,7 +59,7 @@ def _log_term(p: Fraction, q: Fraction, alpha: Floats) -> Floats:
     y = _log(p / q)
     low = np.minimum(alpha * y, _FLAT)
     # e^x - 1 - x of alpha y less alpha times that of y. They cancel near order 1: the error is added.
-    whole, part = _excess_exp(low), alpha * float(_excess_exp(np.minimum(np.array(y), _FLAT)))
+    whole, part = excess_exp(low), alpha * float(excess_exp(np.minimum(np.array(y), _FLAT)))
     small = np.maximum(whole - part, 0.0) + _LOSS * (whole + part) + _TINY
     # Far out e^{alpha y} dominates what is subtracted, except near order 1.
     rest = np.exp(np.minimum((1.0 - alpha) * y, 0.0)) * alpha * -math.expm1(-max(y, 0.0))
@@ -73,10 +74,3 @@ def _log(ratio: Fraction) -> float:
 
 def _log_wide(ratio: Fraction) -> float:
     return math.log(ratio.numerator) - math.log(ratio.denominator)
-
-
-def _excess_exp(y: Floats) -> Floats:
-    """e^y - 1 - y for y <= 30; below 2^-9 in size by its series (next: 2^-46)."""
-    small = np.clip(y, -(2.0**-9), 2.0**-9)
-    series = small * small / 2.0 * (1.0 + small / 3.0 * (1.0 + small / 4.0 * (1.0 + small / 5.0)))
-    return np.asarray(np.where(small == y, series, np.expm1(np.minimum(y, _FLAT)) - y), dtype=np.float64)
