@@ -41,12 +41,7 @@ def _exact(steps: int, participations: int, gap: int) -> int:
     """By dynamic programming over the complete subtrees; a pattern is known by its ends and its size."""
     free = (gap, gap, 0)  # steps before the first and after the last participation, both capped; how many
 
-    def joined(
-        left: dict[tuple[int, int, int], int],
-        right: dict[tuple[int, int, int], int],
-        n_left: int,
-        n_right: int,
-    ) -> Best:
+    def joined(left: Best, right: Best, n_left: int, n_right: int) -> Best:
         found: Best = {}
         for (a, b, m), value in left.items():
             for (c, d, n), other in right.items():

@@ -107,6 +107,8 @@ class Mechanism(Document):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        if "kind" not in cls.model_fields:
+            return  # what some mechanisms share is none
         kind = cls.model_fields["kind"].default
         if Mechanism.registry.setdefault(kind, cls) is not cls:
             raise TypeError(f"two mechanisms call themselves {kind!r}")
@@ -168,6 +170,20 @@ else:
         ForwardRef("AnyMechanism"),
         WithJsonSchema({"type": "object", "title": "mechanism", "required": ["kind"]}),
     ]
+
+
+class Around(Mechanism):
+    """What mechanisms around one other, their `base`, share."""
+
+    if TYPE_CHECKING:
+        base: Base
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return (self.base,)
+
+    def noisier(self, factor: float) -> Self | None:
+        base = self.base.noisier(factor)
+        return None if base is None else self.model_copy(update={"base": base})
 
 
 def frozen(value: Any) -> Any:

@@ -7,16 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from accountant import renyi, renyi_group, renyi_subsampled
+from accountant import renyi_group, renyi_subsampled
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Base, Mechanism, Whole
-from accountant.rounding import decimal, round_down, round_up
-
-
-def _multiplier(mu_squared: Fraction) -> float:
-    """The noise multiplier 1/mu, rounded down."""
-    return math.nextafter(math.sqrt(round_down(1 / mu_squared)), 0.0)
+from accountant.mechanisms.base import Around, Base, Mechanism, Whole
+from accountant.mechanisms.curves import multiplier_of, pure_curve
+from accountant.rounding import decimal, round_up
 
 
 class Composed(Mechanism):
@@ -89,7 +85,7 @@ class Composed(Mechanism):
             if noise is None or noise == 0:
                 return noise
             total += count / decimal(noise) ** 2
-        return _multiplier(total)
+        return multiplier_of(total)
 
     def noisier(self, factor: float) -> Self | None:
         found = [mechanism.noisier(factor) for mechanism in self.mechanisms]
@@ -97,7 +93,7 @@ class Composed(Mechanism):
         return self.model_copy(update={"mechanisms": noisier}) if len(noisier) == len(found) else None
 
 
-class Grouped(Mechanism):
+class Grouped(Around):
     """What a group of units loses together: a user with several records, a node with several edges."""
 
     kind: Literal["grouped"] = "grouped"
@@ -134,9 +130,6 @@ class Grouped(Mechanism):
         if self.base.kind == "grouped":
             raise ValueError("a group of groups is one group: multiply the two sizes")
         return self
-
-    def parts(self) -> tuple[Mechanism, ...]:
-        return (self.base,)
 
     def curve(self, grid: Grid) -> Curve:
         k, one = self.group_size, self.base.curve(grid)
@@ -183,19 +176,10 @@ class Grouped(Mechanism):
         number = round_up(epsilon)
         if number > 1e6:
             return Curve.no_bound(grid)
-        return Curve.of(
-            grid,
-            renyi.pure(number, grid),
-            pure=epsilon,
-            rho=renyi.pure_rho(number),
-            mu_squared=Fraction(renyi.pure_mu(number)) ** 2,
-            delta=delta,
-        )
+        return pure_curve(number, grid, pure=epsilon, delta=delta)
 
     def as_gaussian(self) -> float | None:
         noise = self.base.as_gaussian()
-        return noise if noise is None or noise == 0 else _multiplier(self.group_size**2 / decimal(noise) ** 2)
-
-    def noisier(self, factor: float) -> Self | None:
-        base = self.base.noisier(factor)
-        return None if base is None else self.model_copy(update={"base": base})
+        return (
+            noise if noise is None or noise == 0 else multiplier_of(self.group_size**2 / decimal(noise) ** 2)
+        )

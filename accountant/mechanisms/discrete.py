@@ -9,7 +9,7 @@ from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Mechanism, Number, Whole, bounded
-from accountant.mechanisms.noise import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, NoiseMultiplier
+from accountant.mechanisms.noise import NoiseMultiplier, more_noise
 from accountant.renyi_discrete import discrete_laplace
 from accountant.rounding import decimal, round_up
 
@@ -48,9 +48,7 @@ class DiscreteGaussian(Mechanism):
         return Curve.of(grid, [order * rho for order in grid.exact_orders], rho=rho)
 
     def noisier(self, factor: float) -> Self | None:
-        noise = max(self.noise_multiplier, LEAST_NOISE_MULTIPLIER) * factor
-        within = bounded(noise, LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER)
-        return self.model_copy(update={"noise_multiplier": within})
+        return self.model_copy(update={"noise_multiplier": more_noise(self.noise_multiplier, factor)})
 
 
 class DiscreteLaplace(Mechanism):

@@ -9,6 +9,7 @@ from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Mechanism, Number, bounded
+from accountant.mechanisms.curves import gaussian_curve
 from accountant.rounding import decimal
 
 LEAST_NOISE_MULTIPLIER = 0.01
@@ -22,6 +23,12 @@ def _zero_or_enough(noise_multiplier: float) -> float:
             "use more noise, or 0 if there is none"
         )
     return noise_multiplier
+
+
+def more_noise(noise_multiplier: float, factor: float) -> float:
+    """`factor` times the noise within the field's range; no noise counts as the least."""
+    noise = max(noise_multiplier, LEAST_NOISE_MULTIPLIER) * factor
+    return bounded(noise, LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER)
 
 
 NoiseMultiplier = Annotated[Number, Field(ge=0, le=MOST_NOISE_MULTIPLIER), AfterValidator(_zero_or_enough)]
@@ -49,17 +56,13 @@ class Gaussian(Mechanism):
         z = decimal(self.noise_multiplier)
         if z == 0:
             return Curve.no_bound(grid)
-        mu_squared = 1 / z**2  # exact: the noise multiplier is a decimal
-        orders = [order * mu_squared / 2 for order in grid.exact_orders]
-        return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
+        return gaussian_curve(1 / z**2, grid)  # exact: the noise multiplier is a decimal
 
     def as_gaussian(self) -> float | None:
         return self.noise_multiplier
 
     def noisier(self, factor: float) -> Self | None:
-        noise = max(self.noise_multiplier, LEAST_NOISE_MULTIPLIER) * factor
-        within = bounded(noise, LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER)
-        return self.model_copy(update={"noise_multiplier": within})
+        return self.model_copy(update={"noise_multiplier": more_noise(self.noise_multiplier, factor)})
 
 
 class Laplace(Mechanism):

@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Mechanism, Number, bounded
+from accountant.mechanisms.curves import gaussian_curve, pure_curve
 from accountant.mechanisms.noise import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, NoiseMultiplier
 from accountant.rounding import decimal, round_down, round_up
 
@@ -56,14 +56,7 @@ class PateLnmax(Mechanism):
 
     def curve(self, grid: Grid) -> Curve:
         epsilon = 2 * decimal(self.gamma)
-        shown = round_up(epsilon)
-        return Curve.of(
-            grid,
-            renyi.pure(shown, grid),
-            pure=epsilon,
-            rho=renyi.pure_rho(shown),
-            mu_squared=Fraction(renyi.pure_mu(shown)) ** 2,
-        )
+        return pure_curve(round_up(epsilon), grid, pure=epsilon)
 
     def noisier(self, factor: float) -> Self | None:
         return self.model_copy(update={"gamma": bounded(self.gamma / factor, LEAST_GAMMA, MOST_GAMMA)})
@@ -116,9 +109,7 @@ class PateGnmax(Mechanism):
         squared = self._squared_multiplier()
         if squared == 0:
             return Curve.no_bound(grid)
-        mu_squared = 1 / squared
-        orders = [order * mu_squared / 2 for order in grid.exact_orders]
-        return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
+        return gaussian_curve(1 / squared, grid)
 
     def noisier(self, factor: float) -> Self | None:
         name = "noise_multiplier" if self.noise_multiplier is not None else "standard_deviation_of_counts"

@@ -10,10 +10,11 @@ from pydantic import Field, model_validator
 from accountant import renyi, renyi_subsampled
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Adjacency, Base, Mechanism, Number, Whole
+from accountant.mechanisms.base import Adjacency, Around, Base, Mechanism, Number, Whole
 from accountant.mechanisms.composed import Composed
+from accountant.mechanisms.curves import multiplier_of, pure_curve
 from accountant.mechanisms.noise import Gaussian, Laplace
-from accountant.rounding import decimal, round_down, round_up
+from accountant.rounding import decimal, round_up
 
 ON_A_SAMPLE: Final = frozenset(
     {
@@ -75,14 +76,8 @@ def _sampled_pure(epsilon: Fraction, delta: Fraction, rate: float, grid: Grid) -
     if epsilon > 10**6:  # no curve is computed above: without amplification it is the base's own
         return Curve.no_bound(grid)
     found = renyi_subsampled.pure_epsilon(round_up(epsilon), rate)
-    return Curve.of(
-        grid,
-        renyi.pure(found, grid),
-        pure=min(decimal(found), epsilon),
-        rho=renyi.pure_rho(found),
-        mu_squared=Fraction(renyi.pure_mu(found)) ** 2,
-        delta=min(Fraction(1), delta * Fraction(rate) * (1 + Fraction(1, 2**50))),
-    )
+    kept = min(Fraction(1), delta * Fraction(rate) * (1 + Fraction(1, 2**50)))
+    return pure_curve(found, grid, pure=min(decimal(found), epsilon), delta=kept)
 
 
 def _least(grid: Grid, found: renyi_subsampled.Floats, *curves: Curve) -> Curve:
@@ -157,11 +152,11 @@ def _amplified(base: Mechanism, rate: float, grid: Grid, *, poisson: bool) -> Cu
 
 
 def _gaussian_points(mu_squared: Fraction, rate: float, grid: Grid) -> renyi_subsampled.Floats:
-    noise = math.nextafter(math.sqrt(round_down(1 / mu_squared)), 0.0)
+    noise = multiplier_of(mu_squared)
     return renyi.poisson_subsampled_gaussian(noise, rate, grid) * (grid.orders - 1.0) * (1.0 + 2.0**-50)
 
 
-class PoissonSubsampled(Mechanism):
+class PoissonSubsampled(Around):
     """A mechanism on a Poisson sample: each unit is in the batch with probability q, independently."""
 
     kind: Literal["poisson_subsampled"] = "poisson_subsampled"
@@ -213,9 +208,6 @@ class PoissonSubsampled(Mechanism):
         _check_base(self, self.base, Adjacency.add_remove)
         return self
 
-    def parts(self) -> tuple[Mechanism, ...]:
-        return (self.base,)
-
     def curve(self, grid: Grid) -> Curve:
         rate, noise = self.sampling_rate, self.base.as_gaussian()
         if rate == 0:
@@ -234,12 +226,8 @@ class PoissonSubsampled(Mechanism):
             mu_squared=math.inf,
         )
 
-    def noisier(self, factor: float) -> Self | None:
-        base = self.base.noisier(factor)
-        return None if base is None else self.model_copy(update={"base": base})
 
-
-class SampledWithoutReplacement(Mechanism):
+class SampledWithoutReplacement(Around):
     """A mechanism on a batch of fixed size, drawn uniformly among all units, anew for each release."""
 
     kind: Literal["sampled_without_replacement"] = "sampled_without_replacement"
@@ -284,9 +272,6 @@ class SampledWithoutReplacement(Mechanism):
         _check_base(self, self.base, Adjacency.replace_one)
         return self
 
-    def parts(self) -> tuple[Mechanism, ...]:
-        return (self.base,)
-
     def curve(self, grid: Grid) -> Curve:
         if self.batch_size == 0:
             return Curve.zero(grid)
@@ -295,12 +280,8 @@ class SampledWithoutReplacement(Mechanism):
         rate = round_up(Fraction(self.batch_size, self.population))
         return _amplified(self.base, rate, grid, poisson=False)
 
-    def noisier(self, factor: float) -> Self | None:
-        base = self.base.noisier(factor)
-        return None if base is None else self.model_copy(update={"base": base})
 
-
-class ShuffledEpochs(Mechanism):
+class ShuffledEpochs(Around):
     """Whole passes over the data in batches: each unit is in one batch of each pass. Nothing is
     amplified.
     """
@@ -344,13 +325,6 @@ class ShuffledEpochs(Mechanism):
             )
         return self
 
-    def parts(self) -> tuple[Mechanism, ...]:
-        return (self.base,)
-
     def curve(self, grid: Grid) -> Curve:
         once = self.base.curve(grid)
         return Curve(grid, tuple(None if amount is None else self.epochs * amount for amount in once.amounts))
-
-    def noisier(self, factor: float) -> Self | None:
-        base = self.base.noisier(factor)
-        return None if base is None else self.model_copy(update={"base": base})

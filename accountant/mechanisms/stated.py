@@ -2,15 +2,14 @@
 
 import itertools
 import math
-from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import ONE_LINE, Mechanism, Number, bounded, not_negative_zero
+from accountant.mechanisms.curves import gaussian_curve, pure_curve
 from accountant.rounding import decimal
 
 MOST = 1e6
@@ -19,17 +18,6 @@ MOST_MU = 1e3
 
 Epsilon = Annotated[Number, Field(ge=0, le=MOST), AfterValidator(not_negative_zero)]
 Delta = Annotated[Number, Field(ge=0, lt=1)]
-
-
-def _pure_curve(epsilon: float, grid: Grid, delta: float = 0.0) -> Curve:
-    return Curve.of(
-        grid,
-        renyi.pure(epsilon, grid),
-        pure=decimal(epsilon),
-        rho=renyi.pure_rho(epsilon),
-        mu_squared=Fraction(renyi.pure_mu(epsilon)) ** 2,
-        delta=decimal(delta),
-    )
 
 
 class Pure(Mechanism):
@@ -49,7 +37,7 @@ class Pure(Mechanism):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "pure", "epsilon": 0.1},)
 
     def curve(self, grid: Grid) -> Curve:
-        return _pure_curve(self.epsilon, grid)
+        return pure_curve(self.epsilon, grid)
 
     def noisier(self, factor: float) -> Self | None:
         return self.model_copy(update={"epsilon": bounded(self.epsilon / factor, 0.0, MOST)})
@@ -72,7 +60,7 @@ class Approximate(Mechanism):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "approximate", "epsilon": 0.1, "delta": 1e-9},)
 
     def curve(self, grid: Grid) -> Curve:
-        return _pure_curve(self.epsilon, grid, self.delta)
+        return pure_curve(self.epsilon, grid, delta=decimal(self.delta))
 
     def noisier(self, factor: float) -> Self | None:
         delta = bounded(self.delta / factor, 0.0, math.nextafter(1.0, 0.0))
@@ -122,8 +110,7 @@ class Gdp(Mechanism):
         mu_squared = decimal(self.mu) ** 2
         if mu_squared == 0:
             return Curve.zero(grid)
-        orders = [order * mu_squared / 2 for order in grid.exact_orders]
-        return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
+        return gaussian_curve(mu_squared, grid)
 
     def as_gaussian(self) -> float | None:
         # A trade-off curve above that of N(0,1), N(mu,1) means that one random map makes the mechanism's two

@@ -9,20 +9,15 @@ from pydantic import Field, model_validator
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Adjacency, Mechanism, Number, Whole, bounded
-from accountant.mechanisms.noise import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, NoiseMultiplier
+from accountant.mechanisms.curves import gaussian_curve, multiplier_of
+from accountant.mechanisms.noise import (
+    LEAST_NOISE_MULTIPLIER,
+    MOST_NOISE_MULTIPLIER,
+    NoiseMultiplier,
+    more_noise,
+)
 from accountant.participation import squared_sensitivity
-from accountant.rounding import decimal, round_down
-
-
-def gaussian_curve(mu_squared: Fraction, grid: Grid) -> Curve:
-    """The curve of a Gaussian mechanism of mu = 1/noise_multiplier, exactly."""
-    orders = [order * mu_squared / 2 for order in grid.exact_orders]
-    return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
-
-
-def multiplier_of(mu_squared: Fraction) -> float:
-    """The noise multiplier 1/mu, rounded down."""
-    return math.nextafter(math.sqrt(round_down(1 / mu_squared)), 0.0)
+from accountant.rounding import decimal
 
 
 class AdaptiveClipping(Mechanism):
@@ -157,6 +152,4 @@ class TreeAggregation(Mechanism):
     # Not `as_gaussian`: sampled, it would mean one cohort for the whole tree, and be read as one a step.
 
     def noisier(self, factor: float) -> Self | None:
-        noise = max(self.noise_multiplier, LEAST_NOISE_MULTIPLIER) * factor
-        within = bounded(noise, LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER)
-        return self.model_copy(update={"noise_multiplier": within})
+        return self.model_copy(update={"noise_multiplier": more_noise(self.noise_multiplier, factor)})

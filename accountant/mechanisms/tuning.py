@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from accountant import renyi, renyi_tuning
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Base, Document, Mechanism, Number
+from accountant.mechanisms.base import Around, Base, Document, Number
 from accountant.rounding import decimal, log_up, round_up
 
 _ONE_ORDER: Final = Grid(0, (Fraction(2),))
@@ -46,7 +46,7 @@ class Repeats(Document):
         return named.get(self.distribution, self.eta or 0.0)
 
 
-class Tuned(Mechanism):
+class Tuned(Around):
     """Runs a mechanism a random number of times on the same data and releases only the best output."""
 
     kind: Literal["tuned"] = "tuned"
@@ -95,9 +95,6 @@ class Tuned(Mechanism):
             )
         return self
 
-    def parts(self) -> tuple[Mechanism, ...]:
-        return (self.base,)
-
     def curve(self, grid: Grid) -> Curve:
         amounts = self.base.curve(grid).amounts
         if amounts[grid.delta] is None:
@@ -120,7 +117,3 @@ class Tuned(Mechanism):
             rho=min(rho, renyi.pure_rho(pure)) if known else rho,
             mu_squared=Fraction(renyi.pure_mu(pure)) ** 2 if known else math.inf,
         )
-
-    def noisier(self, factor: float) -> Self | None:
-        base = self.base.noisier(factor)
-        return None if base is None else self.model_copy(update={"base": base})
