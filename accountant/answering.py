@@ -50,12 +50,14 @@ def session_of(state: State, number: int, mark: str, principal: str, *, admin: b
         raise SessionClosed(f"session {number} of dataset {name} is closed: open another one to ask more")
     if found.mark != mark:
         raise UnknownSession(f"dataset {name} has no session {number}.{mark}")
-    if not admin and principal != found.opener:
-        raise Forbidden(
-            f"session {number} of dataset {name} is somebody else's: its opener or an admin answers and "
-            "closes it"
-        )
+    check_owner(f"session {number} of dataset {name}", found.opener, principal, admin=admin)
     return found
+
+
+def check_owner(session: str, opener: str, principal: str, *, admin: bool) -> None:
+    """Raise Forbidden unless `principal` may answer and close the session, which the text calls `session`."""
+    if not admin and principal != opener:
+        raise Forbidden(f"{session} is somebody else's: its opener or an admin answers and closes it")
 
 
 def check_run(state: State, number: int, found: OpenSession, run: int) -> None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from accountant import forms
-from accountant.answering import check_run, session_of
+from accountant.answering import check_owner, check_run, session_of
 from accountant.budgets import Charge
 from accountant.commands import Caller, ChargeCommand, EndCommand, Prepared, end_key
 from accountant.documents import validated
 from accountant.entries import entry_hash
-from accountant.errors import Forbidden, KeyReused, LedgerCorrupt, UnknownSession
+from accountant.errors import KeyReused, LedgerCorrupt, UnknownSession
 from accountant.forms import Group, SessionAnswer
 from accountant.ledger import State
 from accountant.mechanisms.base import frozen, thawed
@@ -92,11 +92,7 @@ class Known:
 
     def owned(self, caller: Caller) -> None:
         """Raise Forbidden unless the caller may answer and close it."""
-        if not caller.admin and caller.principal != self.opener:
-            raise Forbidden(
-                f"session {self.number}.{self.mark} is somebody else's: its opener or an admin answers and "
-                "closes it"
-            )
+        check_owner(f"session {self.number}.{self.mark}", self.opener, caller.principal, admin=caller.admin)
 
     def document(self, state: State) -> dict[str, Any]:
         """As it is in `state`."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from accountant.budgets import Charge
+from accountant.commands import end_key, settlement_key
 from accountant.deriving import is_release
 from accountant.entries import FORMATS, entry_hash
 from accountant.errors import InvalidRequest, OdometerError
@@ -233,7 +234,7 @@ class Recount:
     def _check_end(self, at: int, entry: Mapping[str, Any]) -> None:
         """That a session which ended at no cost was in that run, with so many above answers."""
         number = entry["session"]
-        self._check_key(f"~ended/{number}", at)
+        self._check_key(end_key(number), at)
         found = self.state.sessions.get(number) if self.state else None
         if found is None:
             return  # said when it is applied
@@ -254,7 +255,7 @@ class Recount:
             self._fault(f"settles hold {number}, which was not open", at)
         elif held != entry["held"]:
             self._fault(f"says other things of hold {number} than its entry", at)
-        self._check_key(f"~settled/{number}", at)
+        self._check_key(settlement_key(number), at)
         grid = self.state.dataset.grid if self.state else None
         items = entry["held"]["command"]["charges"]
         for place, (item, used) in enumerate(zip(items, entry["used"], strict=True), 1):

@@ -1,6 +1,5 @@
 """What a caller sends, checked: bodies, names, keys, pages."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -178,33 +177,6 @@ def mechanism_document(kind: type[Mechanism]) -> dict[str, Any]:
         "adjacency": sorted(adjacency.value for adjacency in kind.adjacencies),
         "elsewhere": kind.elsewhere,
         "avoid": kind.avoid,
-        "schema": own_schema(kind),
+        "schema": kind.model_json_schema(),
         "examples": list(kind.examples),
     }
-
-
-def own_schema(kind: type[Mechanism]) -> dict[str, Any]:
-    """The JSON schema of a mechanism's own fields; a mechanism within it is any document with a `kind`.
-
-    The whole schema of one that nests others would hold every mechanism there is.
-    """
-    schema = kind.model_json_schema()
-    if schema.keys() == {"$defs", "$ref"}:
-        schema = {**schema["$defs"][kind.__name__], "$defs": schema["$defs"]}
-    own: dict[str, Any] = _without_mechanisms(schema)
-    own["$defs"] = {
-        name: _without_mechanisms(item)
-        for name, item in schema.get("$defs", {}).items()
-        if name in json.dumps({key: value for key, value in own.items() if key != "$defs"})
-    }
-    if not own["$defs"]:
-        del own["$defs"]
-    return own
-
-
-def _without_mechanisms(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        if "discriminator" in schema and schema["discriminator"].get("propertyName") == "kind":
-            return {"type": "object", "title": "mechanism", "required": ["kind"]}
-        return {key: _without_mechanisms(value) for key, value in schema.items() if key != "$defs"}
-    return [_without_mechanisms(item) for item in schema] if isinstance(schema, list) else schema

@@ -7,7 +7,6 @@ from docs_tables import GENERATED, bounds, one_line, table
 
 from accountant.mechanisms import FAMILIES
 from accountant.mechanisms.base import EVERY_ADJACENCY, Mechanism
-from accountant.requests import own_schema
 
 _HEAD = f"""# Mechanisms
 {GENERATED}
@@ -39,7 +38,7 @@ def _family(module: ModuleType) -> str:
 
 
 def _section(name: str, kind: type[Mechanism]) -> str:
-    schema = own_schema(kind)
+    schema = kind.model_json_schema()
     required = set(schema.get("required", ()))
     parameters = table(
         ["parameter", "takes", "meaning"],
