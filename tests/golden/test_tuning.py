@@ -135,7 +135,11 @@ def test_tuning_is_not_free_and_not_every_run() -> None:
             {"distribution": "geometric", "gamma": 0.1},
             "δ",
         ),
-        (GAUSSIAN, {"distribution": "geometric", "mean": 10.0}, "geometric needs gamma, and takes nothing else"),
+        (
+            GAUSSIAN,
+            {"distribution": "geometric", "mean": 10.0},
+            "geometric needs gamma, and takes nothing else",
+        ),
         (GAUSSIAN, {"distribution": "negative_binomial", "gamma": 0.1}, "eta and gamma"),
         (GAUSSIAN, {"distribution": "poisson", "mean": 0.5}, "greater than or equal to 1"),
     ],
