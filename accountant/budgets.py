@@ -5,6 +5,7 @@ ledger, and read back as a `Rule` (SOUNDNESS section 4).
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
@@ -14,6 +15,7 @@ from pydantic import Field, TypeAdapter, model_validator
 from accountant.grid import DELTA_UNIT, GRIDS, NAT_UNIT, Grid
 from accountant.loss import Loss, total
 from accountant.mechanisms import AnyMechanism, Document, Number, Whole
+from accountant.mechanisms.base import STORED, thawed
 from accountant.mixture import Mixture
 from accountant.rounding import decimal, floor_units, round_down
 from accountant.rules import ApproximateRule, CoordinateRule, GdpRule, Rule
@@ -40,6 +42,11 @@ class Charge(Document):
     """What is about to run."""
     count: Annotated[Whole, Field(ge=1, le=COUNT_MAX)]
     """How many times, 1 to 1,000,000,000. Never defaulted."""
+
+    @classmethod
+    def of_ledger(cls, document: Mapping[str, Any]) -> Self:
+        """As a ledger holds it: taken by this version or an earlier, laxer one. Raises ValueError."""
+        return cls.model_validate(thawed(document), context=STORED)
 
     def loss(self, grid: Grid) -> Loss:
         return self.mechanism.curve(grid).times(self.count)

@@ -26,7 +26,7 @@ def read(store: Store, stream: str, name: str, number: int, mark: str) -> dict[s
 def used_losses(grid: Grid, held: Mapping[str, Any], used: Sequence[int]) -> tuple[Loss, ...]:
     """The loss of what was used, one per charge. Raises InvalidRequest when it is more than was held."""
     check_used(held, tuple(used))
-    charges = [Charge.model_validate(thawed(item)) for item in held["command"]["charges"]]
+    charges = [Charge.of_ledger(item) for item in held["command"]["charges"]]
     return tuple(
         charge.mechanism.curve(grid).times(number) if number else Loss.zero(grid)
         for charge, number in zip(charges, used, strict=True)

@@ -9,12 +9,18 @@ _EXACT_STATES: Final = 80
 """Up to so much of (gap squared) times participations, the worst pattern is found exactly."""
 
 
+def most_participations(steps: int, trees: int, separation: int) -> int:
+    """In how many steps of all trees a unit can take part, `separation` steps between two in one tree."""
+    return trees * -(-steps // (separation + 1))
+
+
 @lru_cache(maxsize=1024)
 def squared_sensitivity(steps: int, trees: int, participations: int, separation: int) -> int:
     """Largest sum over all nodes of (a unit's participations under the node) squared, an upper bound.
 
     steps: leaves of each tree, whose nodes are the complete binary subtrees over them; trees: one after
-    another; participations: at most so many over all trees; separation: rounds strictly between two of them.
+    another; participations: at most so many over all trees; separation: rounds strictly between two of one
+    tree.
     Source: Kairouz et al. 2021, App. D (the tree); Choquette-Choo et al. 2023 (patterns). Exact for one
     participation, and for a small single tree; else each level has its own worst pattern.
     """

@@ -393,5 +393,5 @@ def _said(loss: Loss, index: int) -> str:
 @lru_cache(maxsize=_CURVES_KEPT)
 def _recomputed(grid_version: int, item: str) -> Loss:
     """The loss of one charge as this version has it, from its document in the ledger. Raises ValueError."""
-    charge = Charge.model_validate(thawed(json.loads(item)))
+    charge = Charge.of_ledger(json.loads(item))
     return charge.loss(GRIDS[grid_version])

@@ -68,6 +68,9 @@ def _holds_numbers(annotation: Any) -> bool:
     return annotation is float or any(_holds_numbers(part) for part in get_args(annotation))
 
 
+STORED: Final = {"stored": True}
+"""Context of validation in which a ledger's own charges are read: what was taken once stays readable."""
+
 DEPTH_MAX: Final = 4
 """Of mechanisms within mechanisms."""
 

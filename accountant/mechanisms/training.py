@@ -4,11 +4,11 @@ import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Adjacency, Mechanism, Number, Whole, bounded
+from accountant.mechanisms.base import STORED, Adjacency, Mechanism, Number, Whole, bounded
 from accountant.mechanisms.curves import gaussian_curve, multiplier_of
 from accountant.mechanisms.noise import (
     LEAST_NOISE_MULTIPLIER,
@@ -16,7 +16,7 @@ from accountant.mechanisms.noise import (
     NoiseMultiplier,
     more_noise,
 )
-from accountant.participation import squared_sensitivity
+from accountant.participation import most_participations, squared_sensitivity
 from accountant.rounding import decimal
 
 
@@ -108,9 +108,12 @@ class TreeAggregation(Mechanism):
     trees: Annotated[Whole, Field(ge=1, le=1_000_000)]
     """Trees one after another, 1 to 1e6: one more than the number of restarts."""
     participations: Annotated[Whole, Field(ge=1, le=1_000_000)]
-    """In how many steps a unit takes part at most, over all trees, 1 to 1e6."""
+    """In how many steps a unit takes part at most, over all trees, 1 to 1e6.
+
+    Refused above trees · ⌈steps/(separation + 1)⌉, the most that the other three fields allow.
+    """
     separation: Annotated[Whole, Field(ge=0, le=1_000_000_000)] = 0
-    """Steps that lie strictly between two participations of a unit, at least, 0 to 1e9."""
+    """Steps that lie strictly between two participations of a unit in one tree, at least, 0 to 1e9."""
 
     title: ClassVar[str] = "Tree aggregation (DP-FTRL)"
     purpose: ClassVar[str] = "Training without sampling: every prefix sum comes out of one tree of noise."
@@ -138,6 +141,19 @@ class TreeAggregation(Mechanism):
             "separation": 0,
         },
     )
+
+    @model_validator(mode="after")
+    def _as_often_as_can_be(self, info: ValidationInfo) -> Self:
+        # More would be charged as what can happen: too little for who forgets a tree, or miscounts the steps.
+        most = most_participations(self.steps, self.trees, self.separation)
+        if self.participations > most and info.context is not STORED:
+            raise ValueError(
+                f"participations is at most {most}: a unit cannot take part {self.participations} times in "
+                f"{self.trees} tree(s) of {self.steps} step(s) with {self.separation} between two. State "
+                "every tree (one more than the restarts), the steps of one tree, and the least separation; "
+                f"if these are right, participations {most} is all there can be"
+            )
+        return self
 
     def curve(self, grid: Grid) -> Curve:
         mu_squared = self._mu_squared()

@@ -12,9 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from accountant import conversions, renyi
+from accountant.budgets import Charge
 from accountant.grid import GRID_V1
 from accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
-from accountant.participation import _by_level, squared_sensitivity
+from accountant.mechanisms.base import frozen
+from accountant.participation import _by_level, most_participations, squared_sensitivity
 from accountant.renyi_discrete import discrete_laplace
 from tests.golden.test_vectors import grid_of
 
@@ -194,6 +196,38 @@ def test_how_often_a_unit_takes_part_is_never_assumed() -> None:
     """A default of one participation would undercharge whoever forgets the others."""
     with pytest.raises(ValidationError, match="participations"):
         mechanism("tree_aggregation", noise_multiplier=2.0, steps=8, trees=1)
+
+
+TREE = {"kind": "tree_aggregation", "noise_multiplier": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("steps", "trees", "separation", "most"),
+    [(100, 1, 0, 100), (100, 10, 99, 10), (100, 10, 10**9, 10), (100, 3, 32, 12), (7, 2, 2, 6), (1, 1, 0, 1)],
+)
+def test_no_unit_takes_part_more_often_than_the_trees_allow(
+    steps: int, trees: int, separation: int, most: int
+) -> None:
+    """Ten epochs of one participation stated as one tree would cost a tenth: refused, with the largest."""
+    stated = TREE | {"steps": steps, "trees": trees, "separation": separation}
+    once_more = stated | {"participations": most + 1}
+    ANY_MECHANISM.validate_python(stated | {"participations": most})
+    with pytest.raises(ValidationError, match=f"participations is at most {most}: .*State every tree"):
+        ANY_MECHANISM.validate_python(once_more)
+
+
+def test_the_most_participations_are_those_of_the_longest_pattern() -> None:
+    for steps, gap in itertools.product((1, 2, 5, 8, 11), (1, 2, 3, 7, 20)):
+        longest = max(len(found) for found in patterns(steps, steps, gap))
+        assert most_participations(steps, 1, gap - 1) == longest
+
+
+def test_a_tree_that_a_ledger_took_stays_readable() -> None:
+    """An earlier version took more participations than can be: its charge is counted as it was then."""
+    tree = TREE | {"steps": 8, "trees": 1}
+    stored = frozen({"mechanism": tree | {"participations": 9}, "count": 1})
+    possible = Charge.model_validate({"mechanism": tree | {"participations": 8}, "count": 1})
+    assert Charge.of_ledger(stored).loss(GRID_V1) == possible.loss(GRID_V1)
 
 
 def patterns(steps: int, participations: int, gap: int) -> Iterator[tuple[int, ...]]:
