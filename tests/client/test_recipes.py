@@ -7,8 +7,13 @@ import pytest
 
 from odometer_client.testing import Service
 
+RECIPES = [
+    *("sweeps.md", "local.md", "partitions.md", "pate.md", "fixed_batches.md", "shuffled_epochs.md"),
+    *("groups.md", "shuffle.md", "adaptive_clipping.md"),
+]
 
-@pytest.mark.parametrize("recipe", ["sweeps.md", "local.md", "partitions.md", "pate.md"])
+
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_runs_and_shows_what_it_says(recipe: str, running: Service, tmp_path: Path) -> None:
     found = pages.blocks(pages.ROOT / "docs" / "recipes" / recipe)
     assert found
