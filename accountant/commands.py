@@ -36,7 +36,7 @@ def prepare(body: bytes, decoded: Any, *, hold: bool = False) -> "Prepared":
     try:
         request = form.validate_json(body)
     except ValidationError as error:
-        invalid(error, decoded)
+        invalid(error, decoded, form)
     group = request.group
     charges = request.items
     if group is not None:

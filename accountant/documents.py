@@ -1,6 +1,7 @@
 """Reading JSON from outside: well formed first, valid second, with errors that name the field."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -8,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
 from accountant.mechanisms.base import ONE_LINE
+from accountant.nearest import fields_at, instead
 
 T = TypeVar("T")
 
@@ -15,13 +17,17 @@ BODY_MAX: Final = 256 * 1024
 """Largest body that is read, in bytes."""
 _DEPTH_MAX: Final = 32
 _ERRORS_SHOWN: Final = 20
+_SHOWN: Final = 80
+"""So many characters of a name that came from outside are repeated."""
+_QUOTED: Final = re.compile("'([^']*)'")
 _WORDS: Final = {
-    "extra_forbidden": "there is no field of this name",
+    "extra_forbidden": "there is no field of this name: {instead}",
     "missing": "is missing",
-    "union_tag_invalid": "there is no kind {tag!r}: use one of {expected_tags}",
+    "union_tag_invalid": "there is no kind {tag!r}: {instead}",
     "union_tag_not_found": "needs a kind",
     "bool_type": "must be true or false",
     "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
     "dict_type": "must be an object",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
@@ -79,7 +85,7 @@ def validated(kind: type[T] | TypeAdapter[T], body: bytes | Mapping[str, Any]) -
     try:
         return adapter.validate_json(body if isinstance(body, bytes) else dumps(body))
     except ValidationError as error:
-        invalid(error, document)
+        invalid(error, document, kind)
 
 
 def dumps(document: Any) -> bytes:
@@ -90,11 +96,14 @@ def dumps(document: Any) -> bytes:
         raise MalformedBody(f"not a JSON document: {error}") from error
 
 
-def invalid(error: ValidationError, document: Any) -> NoReturn:
-    """Raise InvalidRequest that lists each wrong field of `document`: where it is and what would be right."""
+def invalid(error: ValidationError, document: Any, kind: Any) -> NoReturn:
+    """Raise InvalidRequest that lists each wrong field of `document`: where it is and what would be right.
+
+    kind: the type that it should have been of, whose names are told when one is wrong.
+    """
     faults = error.errors(include_url=False, include_input=False)
     found = [
-        {"field": _field(item, document), "message": _message(item)}
+        {"field": _field(item, document), "message": _message(item, kind)}
         for item in faults
         if item["type"] != "too_short" or not _has_faulty_items(item["loc"], faults)
     ]
@@ -104,14 +113,21 @@ def invalid(error: ValidationError, document: Any) -> NoReturn:
     raise InvalidRequest(f"{first['field']}: {first['message']}{more}", errors=shown) from error
 
 
-def _message(fault: Any) -> str:
+def _message(fault: Any, kind: Any) -> str:
     """What is wrong, in plain words."""
     said = _WORDS.get(fault["type"])
     if said is None:
         return str(fault["msg"]).removeprefix("Value error, ")
     if fault.get("ctx", {}).get("pattern") == ONE_LINE:
         return "must be one line, without control characters or marks that change the direction of text"
-    return said.format(**fault.get("ctx", {}))
+    known = dict(fault.get("ctx", {}))
+    if fault["type"] == "extra_forbidden":
+        *place, name = fault["loc"]
+        known["instead"] = instead(str(name), fields_at(kind, place))
+    if fault["type"] == "union_tag_invalid":
+        known["tag"] = known["tag"][:_SHOWN]
+        known["instead"] = instead(known["tag"], _QUOTED.findall(known["expected_tags"]))
+    return said.format(**known)
 
 
 def _has_faulty_items(location: tuple[int | str, ...], faults: Sequence[Any]) -> bool:

@@ -24,6 +24,7 @@ from accountant.documents import invalid, validated
 from accountant.errors import InvalidRequest
 from accountant.grid import CURRENT_GRID
 from accountant.mechanisms import ANY_MECHANISM, Document, Mechanism
+from accountant.nearest import instead
 from accountant.rounding import decimal, shown_down, shown_up
 
 MODULES: Final = ("dp_accounting.dp_event", "dp_accounting")
@@ -92,7 +93,7 @@ class _Here:
             mechanism = ANY_MECHANISM.validate_python(document)
         except ValidationError as error:
             try:
-                invalid(error, document)
+                invalid(error, document, ANY_MECHANISM)
             except InvalidRequest as said:
                 self.refuse(f"as {document['kind']}, {said.detail.removeprefix('body: ')}")
         told = mechanism.document()
@@ -126,7 +127,7 @@ class _Walk:
         if kind is None:
             here.refuse(
                 "this class of events is not known here, so its loss would not be counted: charge the "
-                "mechanism that it stands for, or what was proved of it"
+                f"mechanism that it stands for, or what was proved of it. {instead(name, KINDS)}"
             )
         return kind.plan(here, _fields(here, kind, event))
 
@@ -136,7 +137,10 @@ def _fields(here: _Here, kind: _Kind, event: Mapping[str, Any]) -> Fields:
     given = {name: value for name, value in event.items() if name not in ("class_name", "module_name")}
     for name in given:
         if name not in kind.fields:
-            here.refuse(f"its field {name[:60]!r} is not known here, and may change what the event costs")
+            here.refuse(
+                f"its field {name[:60]!r} is not known here, and may change what the event costs: "
+                f"{instead(name, kind.fields)}"
+            )
     for name, what in kind.fields.items():
         if name not in given:
             if name not in kind.optional:

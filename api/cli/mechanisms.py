@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from accountant.nearest import instead
 from api.cli import faults, words
 from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, end, indented, out, print_json
 
@@ -26,10 +27,8 @@ def mechanisms(
     if kind is not None:
         named = [item for item in found if item["kind"] == kind]
         if not named:
-            end(
-                f"there is no mechanism {kind!r}; there are: {', '.join(item['kind'] for item in found)}",
-                faults.REFUSED,
-            )
+            kinds = [item["kind"] for item in found]
+            end(f"there is no mechanism {kind!r}: {instead(kind, kinds)}", faults.REFUSED)
         found = named
     if format_ is Format.json:
         print_json(found)

@@ -59,7 +59,7 @@ def _call(operation: Operation, request: Request, body: bytes, who: Identity) ->
         except ValidationError as error:
             if "dataset" in request.path_params:
                 state.accountant.state(request.path_params["dataset"])  # 404 comes before 422
-            invalid(error, dict(request.query_params))
+            invalid(error, dict(request.query_params), operation.query)
     headers = request.headers
     return Call(
         state.accountant,

@@ -58,6 +58,22 @@ CHARGES = "/v1/datasets/d/charges"
 CHECKS = "/v1/datasets/d/checks"
 BUDGETS = "/v1/datasets/d/budgets"
 
+
+@pytest.mark.parametrize(
+    ("path", "document", "message"),
+    [
+        (CHARGES, {"mechanism": {"kind": "gausian"}, "count": 1}, "did you mean gaussian?"),
+        (CHECKS, ONE | {"cuont": 1}, "did you mean count?"),
+        (BUDGETS, {"name": "b", "kind": "zcpd", "rho": 1.0}, "did you mean zcdp?"),
+        ("/v1/dp-events", {"dp_event": {"class_name": "GausianDpEvent"}}, "did you mean GaussianDpEvent?"),
+    ],
+)
+def test_a_name_that_does_not_exist_comes_with_the_nearest(
+    service: Live, unchanged: None, path: str, document: dict[str, Any], message: str
+) -> None:
+    assert message in refused(post(service, path, json.dumps(document)), 422, "")["detail"]
+
+
 # Each JSON text stands where a number should be. True where it is not even JSON.
 NOT_NUMBERS = {
     "NaN": True,

@@ -224,7 +224,8 @@ def test_convert_and_mechanisms_need_no_service() -> None:
     run = runner(ODOMETER_URL="memory://")
     assert "fixed_plan" in run("convert", "gaussian", "noise_multiplier=10", "--delta", "1e-6").stdout
     assert "sampling_rate: q" in run("mechanisms", "poisson_subsampled").stdout
-    run("mechanisms", "none", status=1)
+    assert "did you mean laplace?" in run("mechanisms", "lapalce", status=1).stderr
+    assert "did you mean gaussian?" in run("convert", "gausian", "--delta", "1e-6", status=1).stderr
 
 
 def test_a_ledger_is_not_made_by_looking(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""What a name that does not exist was meant to be: the nearest of those that do, or all of them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Final, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter
+
+_COMPARED: Final = 100
+"""So many characters of a name are compared: comparing takes the square of them."""
+
+
+def instead(name: str, names: Iterable[str]) -> str:
+    """`did you mean …?`, or, when none is near, which names there are. Small and large letters are alike."""
+    known = {each.casefold(): each for each in names}
+    near = get_close_matches(name[:_COMPARED].casefold(), known, n=1)
+    if near:
+        return f"did you mean {known[near[0]]}?"
+    return f"there are {', '.join(sorted(known.values()))}" if known else "there are none"
+
+
+def fields_at(kind: Any, location: Sequence[int | str]) -> set[str]:
+    """The fields of the object at `location` (as pydantic says it of errors) in a document of type `kind`."""
+    kinds = list(_one_of(kind))
+    for part in location:
+        named = [one for one in kinds if _called(one, part)] if len(kinds) > 1 else []
+        # The name of one possibility of several, which the document itself does not have; or a step down.
+        kinds = named or [below for one in kinds for below in _below(one, part)] or kinds
+    return {name for one in kinds if _is_model(one) for name in one.model_fields}
+
+
+def _one_of(kind: Any) -> Iterator[Any]:
+    """The possibilities that a type is made of."""
+    if isinstance(kind, TypeAdapter):
+        yield from _one_of(kind._type)
+    elif get_origin(kind) is Annotated:
+        yield from _one_of(get_args(kind)[0])
+    elif get_args(kind) and get_origin(kind) not in (tuple, list, dict):
+        for each in get_args(kind):
+            yield from _one_of(each)
+    else:
+        yield kind
+
+
+def _called(kind: Any, name: int | str) -> bool:
+    return _is_model(kind) and "kind" in kind.model_fields and kind.model_fields["kind"].default == name
+
+
+def _below(kind: Any, part: int | str) -> Iterator[Any]:
+    if _is_model(kind) and part in kind.model_fields:
+        yield from _one_of(kind.model_fields[part].annotation)
+    elif isinstance(part, int) and get_origin(kind) in (tuple, list):
+        yield from _one_of(get_args(kind)[0])
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -1,0 +1,92 @@
+"""A name that does not exist is refused with the nearest that does, or with all of them."""
+
+from typing import Any
+
+import pytest
+
+from accountant.budgets import ANY_BUDGET, Budget
+from accountant.documents import validated
+from accountant.dp_events import KINDS as EVENTS
+from accountant.dp_events import charges
+from accountant.errors import InvalidRequest
+from accountant.forms import ManyCharges, OneCharge, OpenSession
+from accountant.mechanisms import Mechanism
+from accountant.nearest import fields_at, instead
+from accountant.sessions import Session
+
+GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 1.0}
+
+
+def said(kind: Any, document: dict[str, Any]) -> dict[str, str]:
+    """What is wrong with each field."""
+    with pytest.raises(InvalidRequest) as caught:
+        validated(kind, document)
+    return {error["field"]: error["message"] for error in caught.value.fields["errors"]}
+
+
+def test_the_nearest_name_is_told_or_all_of_them() -> None:
+    names = ("laplace", "gaussian", "Zcdp")
+    assert instead("gausian", names) == "did you mean gaussian?"
+    assert instead("ZCDP", names) == "did you mean Zcdp?"
+    assert instead("skellam", names) == "there are Zcdp, gaussian, laplace"
+    assert instead("x", ()) == "there are none"
+
+
+def test_a_long_name_is_not_compared_for_long() -> None:
+    assert instead("a" * 200_000, ("laplace",)) == "there are laplace"
+
+
+@pytest.mark.parametrize("kind", sorted(Mechanism.registry))
+def test_the_fields_of_every_mechanism_are_found_at_any_depth(kind: str) -> None:
+    fields = set(Mechanism.registry[kind].model_fields)
+    assert fields_at(OneCharge, ("mechanism", kind)) == fields
+    assert fields_at(ManyCharges, ("charges", 3, "mechanism", "tuned", "base", kind)) == fields
+    assert fields_at(OneCharge, ("mechanism", "composed", "mechanisms", 0, kind)) == fields
+
+
+def test_the_fields_of_every_budget_and_session_are_found() -> None:
+    for budget in Budget.__subclasses__():
+        assert fields_at(ANY_BUDGET, (budget.model_fields["kind"].default,)) == set(budget.model_fields)
+    for kind, session in Session.registry.items():
+        assert fields_at(OpenSession, ("session", kind)) == set(session.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "field", "message"),
+    [
+        (OneCharge, {"mechanism": GAUSSIAN, "count": 1, "cuont": 1}, "cuont", "did you mean count?"),
+        (
+            OneCharge,
+            {"mechanism": GAUSSIAN | {"sigma": 1.0}, "count": 1},
+            "mechanism.sigma",
+            "there are kind, noise_multiplier",
+        ),
+        (
+            OneCharge,
+            {"mechanism": {"kind": "grouped", "base": {"kind": "lapalce"}, "group_size": 2}, "count": 1},
+            "mechanism.base",
+            "did you mean laplace?",
+        ),
+        (ANY_BUDGET, {"name": "life", "kind": "zcpd"}, "body", "did you mean zcdp?"),
+        (ANY_BUDGET, {"name": "life", "kind": "moments"}, "body", "there are approximate, gdp, pure"),
+        (ANY_BUDGET, {"name": "life", "kind": "zcdp", "rho": 1, "windw": "day"}, "windw", "mean window?"),
+        (OpenSession, {"session": {"kind": "sparse_vectors"}}, "session", "did you mean sparse_vector?"),
+    ],
+)
+def test_an_unknown_name_comes_with_what_was_meant(
+    kind: Any, document: dict[str, Any], field: str, message: str
+) -> None:
+    assert message in said(kind, document)[field]
+
+
+def test_an_unknown_event_or_field_of_one_comes_with_what_was_meant() -> None:
+    faults = {
+        "did you mean GaussianDpEvent?": {"class_name": "GausianDpEvent"},
+        f"there are {', '.join(sorted(EVENTS))}": {"class_name": "Shuffle"},
+        "did you mean noise_multiplier?": {"class_name": "GaussianDpEvent", "noise_multiplyer": 2.0},
+        "there are none": {"class_name": "NoOpDpEvent", "events": []},
+    }
+    for message, event in faults.items():
+        with pytest.raises(InvalidRequest) as caught:
+            charges(event)
+        assert message in caught.value.detail
