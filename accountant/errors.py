@@ -150,8 +150,9 @@ class NotValidUnderAdjacency(OdometerError):
 class BudgetExceeded(OdometerError):
     """The charge does not fit at least one budget. Nothing was charged; a smaller one may fit.
 
-    `refusals` lists each budget that refuses; `would_fit` says what would fit. When only budgets of windows
-    refuse what a fresh window would allow, it is retryable: Retry-After says when the window is over.
+    `refusals` lists each budget that refuses; `would_fit` says what would fit; `notes` what is to be known of
+    how the charge was counted. When only budgets of windows refuse what a fresh window would allow, it is
+    retryable: Retry-After says when the window is over.
     """
 
     code, title, status = "budget-exceeded", "The budget does not allow this charge", 409

@@ -256,6 +256,7 @@ class Accountant(Desk):
                 "dataset": outcome.state.dataset.name,
                 "refusals": advice.refusals(question, command.prepared.loss),
                 "would_fit": advice.would_fit(question, command.prepared),
+                "notes": command.prepared.notes,
             }
         if not isinstance(error, OdometerError):
             raise TypeError(f"not a refusal: {outcome!r}")

@@ -39,6 +39,11 @@ _FIELDS = {
             "dict[str, Any]",
             "What would fit: largest_count, least_noise, leading_items; None: unknown.",
         ),
+        (
+            "notes",
+            "list[str]",
+            "What is to be said of how the loss was counted, as on a receipt; often none.",
+        ),
     ),
     "invalid-request": (("errors", "list[dict[str, Any]]", "Each wrong field: field, message."),),
 }

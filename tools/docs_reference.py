@@ -27,6 +27,8 @@ More members of some problems:
 - `budget-exceeded`: `dataset`; `refusals`, each with `budget`, `scope`, `kind`, `limit`, `spent`, `asked`,
   `after`, `short_by`, `order`, `reason`; `would_fit` with `largest_count`, `least_noise` and `leading_items`
   (how many of a list fit, from its start). `null`: no bound, none fits, or no question of this charge.
+  `notes`, as on a receipt: how the charge is counted, such as that shuffling is not known to help; often
+  none.
 - `invalid-request`: `errors`, each with `field` and `message`.
 - `edit-conflict`, `if-match-required`: `etag`, the budget's present one.
 - `not-valid-under-adjacency`: `adjacency`, the dataset's; `valid_under` where the mechanism is the reason.

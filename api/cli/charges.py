@@ -119,8 +119,15 @@ def show_receipt(receipt: Mapping[str, Any], done: str) -> None:
         out.print(f"for      {receipt['principal']}, asked by {receipt['by']}", soft_wrap=True)
     out.print(f"hash     {receipt['hash']}", soft_wrap=True)
     out.print(f"loss     {loss_line(receipt['loss'])}")
+    show_notes(receipt)
     budget_blocks(receipt["left"])
     order_note(dataset, receipt["left"])
+
+
+def show_notes(answer: Mapping[str, Any]) -> None:
+    """What is to be said of how a charge is counted."""
+    for line in faults.notes(answer):
+        out.print(line, soft_wrap=True)
 
 
 def check(
@@ -160,6 +167,8 @@ def check(
         out.print("It would be refused.")
         for line in [*faults.refusals(answer.refusals), *faults.would_fit(answer.would_fit)]:
             out.print(line)
+    if format_ is not Format.json:
+        show_notes(answer)
     raise typer.Exit(0 if answer.fits else faults.REFUSED)
 
 
@@ -199,6 +208,7 @@ def convert(
         out.print(f"{reading['name']:<11} {reading['quantity']} {up(reading['value'])}{at}{order}")
         for note in [reading["holds"], *reading["warnings"]]:
             indented(note, 12, "dim")
+    show_notes(answer)
 
 
 def loss_line(loss: Mapping[str, float | None]) -> str:

@@ -48,6 +48,7 @@ def _refused(problem: Mapping[str, Any]) -> Iterator[str]:
     yield f"refused: {problem.get('detail')}"
     yield from refusals(problem.get("refusals", ()))
     yield from would_fit(problem.get("would_fit") or {})
+    yield from notes(problem)
     yield "Nothing was charged. Release nothing."
 
 
@@ -76,6 +77,12 @@ def _until(item: Mapping[str, Any]) -> str:
     from api.cli.common import moment
 
     return f"; it starts anew at {moment(item['renews'])}" if item.get("renews") else ""
+
+
+def notes(answer: Mapping[str, Any]) -> Iterator[str]:
+    """What is to be said of how a charge is counted, of a receipt, a check or a refusal."""
+    for note in answer.get("notes") or ():
+        yield f"Note: {note}."
 
 
 def would_fit(fit: Mapping[str, Any]) -> Iterator[str]:

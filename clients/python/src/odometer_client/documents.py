@@ -117,6 +117,11 @@ class Check(Document):
         """`largest_count`, `least_noise`, `leading_items`: what would fit instead, None where not known."""
         return dict(self["would_fit"])
 
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of how the loss is counted, as on a receipt; often none."""
+        return list(self.get("notes") or ())
+
     def __bool__(self) -> bool:
         return self.fits
 

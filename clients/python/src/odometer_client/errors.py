@@ -201,8 +201,9 @@ class NotValidUnderAdjacency(ProblemError):
 class BudgetExceeded(ProblemError):
     """The charge does not fit at least one budget. Nothing was charged; a smaller one may fit.
 
-    `refusals` lists each budget that refuses; `would_fit` says what would fit. When only budgets of windows
-    refuse what a fresh window would allow, it is retryable: Retry-After says when the window is over.
+    `refusals` lists each budget that refuses; `would_fit` says what would fit; `notes` what is to be known of
+    how the charge was counted. When only budgets of windows refuse what a fresh window would allow, it is
+    retryable: Retry-After says when the window is over.
     """
 
     code = "budget-exceeded"
@@ -217,6 +218,9 @@ class BudgetExceeded(ProblemError):
 
     would_fit: dict[str, Any]
     """What would fit: largest_count, least_noise, leading_items; None: unknown."""
+
+    notes: list[str]
+    """What is to be said of how the loss was counted, as on a receipt; often none."""
 
 
 class DatasetExists(ProblemError):

@@ -753,9 +753,12 @@ class TreeAggregation(Mechanism):
     trees: int
     """Trees one after another, 1 to 1e6: one more than the number of restarts."""
     participations: int
-    """In how many steps a unit takes part at most, over all trees, 1 to 1e6."""
+    """In how many steps a unit takes part at most, over all trees, 1 to 1e6.
+
+    Refused above trees · ⌈steps/(separation + 1)⌉, the most that the other three fields allow.
+    """
     separation: int = 0
-    """Steps that lie strictly between two participations of a unit, at least, 0 to 1e9."""
+    """Steps that lie strictly between two participations of a unit in one tree, at least, 0 to 1e9."""
 
 
 @dataclass(frozen=True, kw_only=True)
