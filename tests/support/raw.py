@@ -30,10 +30,15 @@ class Connection:
         self._http = http.client.HTTPConnection(where.hostname or "", where.port, timeout=timeout_s)
 
     def charge(self, dataset: str, key: str, body: Any) -> Reply:
+        """One charge. Raises one of `LOST` when there is no whole answer."""
+        return self.post(f"/v1/datasets/{dataset}/charges", body, key)
+
+    def post(self, path: str, body: Any, key: str | None = None) -> Reply:
         """One request. Raises one of `LOST` when there is no whole answer."""
-        headers = {"Authorization": f"Bearer {self._token}", "Idempotency-Key": key}
-        content = json.dumps(body).encode()
-        self._http.request("POST", f"/v1/datasets/{dataset}/charges", content, headers)
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        self._http.request("POST", path, json.dumps(body).encode(), headers)
         answer = self._http.getresponse()
         return Reply(answer.status, json.loads(answer.read()))
 
