@@ -16,7 +16,7 @@ from accountant.errors import (
     UnknownSession,
 )
 from accountant.ledger import State
-from accountant.open_sessions import SESSIONS_MAX, Answer, Opening, OpenSession
+from accountant.open_sessions import SESSIONS_MAX, Answer, Opening, OpenSession, session_id
 from accountant.stores import Row
 
 
@@ -24,7 +24,7 @@ def check_step(state: State, step: Opening | Answer | None) -> None:
     """Raise unless a session may be opened, or be charged for this answer, now."""
     if isinstance(step, Answer):
         found = session_of(state, step.number, step.mark, step.principal, admin=step.admin)
-        check_run(state, step.number, found, step.run)
+        check_run(state, session_id(step.number, step.mark), found, step.run)
     elif step is not None:
         if state.composition == "by_unit":
             raise InvalidRequest.of(
@@ -44,13 +44,13 @@ def session_of(state: State, number: int, mark: str, principal: str, *, admin: b
 
     Raises SessionClosed (that there was one is the caller's to know), UnknownSession, Forbidden.
     """
-    name = state.dataset.name
+    name, called = state.dataset.name, session_id(number, mark)
     found = state.sessions.get(number)
     if found is None:
-        raise SessionClosed(f"session {number} of dataset {name} is closed: open another one to ask more")
+        raise SessionClosed(f"session {called} of dataset {name} is closed: open another one to ask more")
     if found.mark != mark:
-        raise UnknownSession(f"dataset {name} has no session {number}.{mark}")
-    check_owner(f"session {number} of dataset {name}", found.opener, principal, admin=admin)
+        raise UnknownSession(f"dataset {name} has no session {called}")
+    check_owner(f"session {called} of dataset {name}", found.opener, principal, admin=admin)
     return found
 
 
@@ -60,12 +60,12 @@ def check_owner(session: str, opener: str, principal: str, *, admin: bool) -> No
         raise Forbidden(f"{session} is somebody else's: its opener or an admin answers and closes it")
 
 
-def check_run(state: State, number: int, found: OpenSession, run: int) -> None:
-    """Raise SessionMovedOn unless `run` is the one that the session is in."""
+def check_run(state: State, session: str, found: OpenSession, run: int) -> None:
+    """Raise SessionMovedOn unless `run` is the one that the session, of that id, is in."""
     if run != found.run:
         raise SessionMovedOn(
-            f"the answer ends run {run} of session {number} of dataset {state.dataset.name}, which is in run "
-            f"{found.run}: nothing was charged. Only one runner may answer a session",
+            f"the answer ends run {run} of session {session} of dataset {state.dataset.name}, which is in "
+            f"run {found.run}: nothing was charged. Only one runner may answer a session",
             run=found.run,
         )
 
@@ -84,22 +84,22 @@ def end(state: State, command: EndCommand, known: Row | None, time: str) -> Deci
         "above": found.above,
     }
     if command.run is not None:
-        check_run(state, number, found, command.run)
+        check_run(state, session_id(number, command.mark), found, command.run)
         document |= {"above": found.above + 1, "run": command.run, "key": command.key}
     return admit(state, document, command.ledger_key)
 
 
 def _again(state: State, command: EndCommand, known: Row) -> Decision:
-    entry = json.loads(known.body)
+    entry, called = json.loads(known.body), session_id(command.session, command.mark)
     if entry_hash(known.body) != known.hash or entry.get("session") != command.session:
         raise LedgerCorrupt(
-            f"the end of session {command.session} is not where it should be: run odometer verify",
+            f"the end of session {called} is not where it should be: run odometer verify",
             sequence=known.sequence,
         )
     if command.run is None or (entry.get("run"), entry.get("key")) == (command.run, command.key):
         return Replayed(known, state)
     raise SessionClosed(
-        f"session {command.session} of dataset {state.dataset.name} is closed (entry {known.sequence}): open "
-        "another one to ask more",
+        f"session {called} of dataset {state.dataset.name} is closed (entry {known.sequence}): open another "
+        "one to ask more",
         sequence=known.sequence,
     )

@@ -15,8 +15,8 @@ from accountant.errors import KeyReused, LedgerCorrupt, UnknownSession
 from accountant.forms import Group, SessionAnswer
 from accountant.ledger import State
 from accountant.mechanisms.base import frozen, thawed
-from accountant.open_sessions import Answer, Opening, OpenSession
-from accountant.requests import Body, hold_id, idempotency_key, session_number
+from accountant.open_sessions import Answer, Opening, OpenSession, session_id
+from accountant.requests import Body, idempotency_key, session_number
 from accountant.sessions import ANY_SESSION, Session
 from accountant.stores import Store
 
@@ -77,14 +77,21 @@ class Known:
         name = state.dataset.name
         rows = store.entries(name, number - 1, 1) if number <= state.head.sequence else []
         if not rows or rows[0].sequence != number or not rows[0].hash.startswith(mark):
-            raise UnknownSession(f"dataset {name} has no session {number}.{mark}")
+            raise UnknownSession(f"dataset {name} has no session {session_id(number, mark)}")
         if entry_hash(rows[0].body) != rows[0].hash:
             raise LedgerCorrupt(f"entry {number} of {name} was changed: run odometer verify", sequence=number)
         entry = json.loads(rows[0].body)
         document = entry["command"].get("session", {}).get("open") if entry["type"] == "charged" else None
         if document is None:
-            raise UnknownSession(f"dataset {name} has no session {number}.{mark}: that entry opens none")
+            raise UnknownSession(
+                f"dataset {name} has no session {session_id(number, mark)}: that entry opens none"
+            )
         return cls(name, number, mark, rows[0].hash, entry, ANY_SESSION.validate_python(thawed(document)))
+
+    @property
+    def id(self) -> str:
+        """How it is called."""
+        return session_id(self.number, self.hash)
 
     @property
     def opener(self) -> str:
@@ -92,14 +99,29 @@ class Known:
 
     def owned(self, caller: Caller) -> None:
         """Raise Forbidden unless the caller may answer and close it."""
-        check_owner(f"session {self.number}.{self.mark}", self.opener, caller.principal, admin=caller.admin)
+        check_owner(
+            f"session {self.id} of dataset {self.dataset}", self.opener, caller.principal, admin=caller.admin
+        )
 
-    def document(self, state: State) -> dict[str, Any]:
-        """As it is in `state`."""
+    def _above_at_end(self, store: Store) -> int:
+        """How many above answers a closed session had."""
+        name = end_key(self.number)
+        row = store.find(self.dataset, [name]).get(name)
+        if row is None:  # closed by an answer that was charged: its last above one
+            return self.kind.most_above
+        if entry_hash(row.body) != row.hash:
+            raise LedgerCorrupt(
+                f"entry {row.sequence} of {self.dataset} was changed: run odometer verify",
+                sequence=row.sequence,
+            )
+        return int(json.loads(row.body)["above"])
+
+    def document(self, store: Store, state: State) -> dict[str, Any]:
+        """As it is in `state`; of a closed one the store knows how it ended."""
         found = state.sessions.get(self.number)
         return {
             "session": {
-                "id": hold_id(None, self.number, self.hash),
+                "id": self.id,
                 "dataset": state.dataset.name,
                 "session": self.kind.document(),
                 "principal": self.entry["principal"],
@@ -109,7 +131,7 @@ class Known:
                 "partitions": self.entry["command"].get("partitions"),
                 "time": self.entry["time"],
                 "open": found is not None,
-                "above": None if found is None else found.above,
+                "above": self._above_at_end(store) if found is None else found.above,
                 "run": None if found is None else found.run,
                 "above_left": 0 if found is None else self.kind.most_above - found.above,
             }
@@ -144,7 +166,7 @@ class Known:
         """The session as it is now, if it takes the answer."""
         found = session_of(state, self.number, self.mark, caller.principal, admin=caller.admin)
         if wanted.run is not None:
-            check_run(state, self.number, found, wanted.run)
+            check_run(state, self.id, found, wanted.run)
         return found
 
     def _charged(self, store: Store, ledger_key: str, wanted: SessionAnswer) -> tuple[int, bool] | None:

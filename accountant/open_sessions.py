@@ -11,6 +11,11 @@ MARK: Final = 8
 """Of the hash of the entry that opened a session: a number alone may be another's after entries were lost."""
 
 
+def session_id(number: int, mark: str) -> str:
+    """How a session is called: the number of the entry that opened it, and the start of its hash."""
+    return f"{number}.{mark[:MARK]}"
+
+
 @dataclass(frozen=True)
 class OpenSession:
     """A session that takes answers."""
@@ -81,7 +86,8 @@ def moved(sessions: Sessions, number: int, mark: str, opener: str, step: Mapping
     if found is None:
         raise ValueError(f"it is of session {step['id']}, which is not open")
     if step["run"] != found.run:
-        raise ValueError(f"it ends run {step['run']} of session {step['id']}, which is in run {found.run}")
+        called = session_id(step["id"], found.mark)
+        raise ValueError(f"it ends run {step['run']} of session {called}, which is in run {found.run}")
     if step["last"]:
         return ended(sessions, step["id"])
     after = replace(found, above=found.above + bool(step["above"]), run=found.run + 1)

@@ -16,6 +16,7 @@ from accountant.ledger import CHECKPOINT_EVERY, State, apply, apply_charge, entr
 from accountant.limits import Situation, refusing
 from accountant.loss import Loss
 from accountant.mechanisms.base import frozen, thawed
+from accountant.open_sessions import session_id
 from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_of, shard_parent
 from accountant.sessions import ANY_SESSION
@@ -229,7 +230,8 @@ class Recount:
         if entry["command"]["charges"] != frozen(owed):
             self._fault(f"charges other things than a session of kind {kind.kind} owes", at)
         if found and step["last"] != (step["above"] and found.above + 1 == kind.most_above):
-            self._fault(f"is not the last answer of session {step['id']} where it says so", at)
+            called = session_id(step["id"], found.mark)
+            self._fault(f"is not the last answer of session {called} where it says so", at)
 
     def _check_end(self, at: int, entry: Mapping[str, Any]) -> None:
         """That a session which ended at no cost was in that run, with so many above answers."""
@@ -239,13 +241,13 @@ class Recount:
         if found is None:
             return  # said when it is applied
         kind = ANY_SESSION.validate_python(thawed(found.session))
-        above = found.above
+        above, called = found.above, session_id(number, found.mark)
         if "run" in entry:
             above += 1
             if entry["run"] != found.run or above != kind.most_above or kind.above(last=True):
-                self._fault(f"is not the last answer of session {number}, or not at no cost", at)
+                self._fault(f"is not the last answer of session {called}, or not at no cost", at)
         if entry["above"] != above:
-            self._fault(f"says {entry['above']} above answers of session {number}; there were {above}", at)
+            self._fault(f"says {entry['above']} above answers of session {called}; there were {above}", at)
 
     def _check_settlement(self, at: int, entry: Mapping[str, Any]) -> None:
         """What it repeats of its hold, and that no more is given back than was not used."""

@@ -302,9 +302,9 @@ class Accountant(Desk):
         stream = name if shard is None else shard_stream(name, shard)
         try:
             held = holding.read(self.store, stream, name, number, mark)
-        except UnknownHold:
+        except UnknownHold as error:
             self._not_lost(stream)
-            raise
+            raise UnknownHold(f"dataset {name} has no hold {hold}") from error
         used = (wanted.used,) if isinstance(wanted.used, int) else wanted.used
         losses = holding.used_losses(dataset.grid, held, used)
         sanitised = frozen(wanted.sanitised.model_dump(mode="json")) if wanted.sanitised else None
@@ -357,7 +357,10 @@ class Accountant(Desk):
         outcome, receipt, replayed = self._paid(name, command)
         number, mark = receipt["sequence"], receipt["hash"][:MARK]
         session = interacting.Known.read(self.store, outcome.state, number, mark)
-        return session.document(outcome.state) | {"receipt": receipt, "replayed": replayed}, replayed
+        return session.document(self.store, outcome.state) | {
+            "receipt": receipt,
+            "replayed": replayed,
+        }, replayed
 
     def answer_session(
         self, name: str, session: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
@@ -370,11 +373,14 @@ class Accountant(Desk):
         wanted = validated(SessionAnswer, body)
         command = known.answer(self.store, state, wanted, key, caller)
         if command is None:
-            return known.document(state) | {"receipt": None, "replayed": False}, False
+            return known.document(self.store, state) | {"receipt": None, "replayed": False}, False
         if isinstance(command, EndCommand):
             return self._ended(name, command, known)
         outcome, receipt, replayed = self._paid(name, command)
-        return known.document(outcome.state) | {"receipt": receipt, "replayed": replayed}, replayed
+        return known.document(self.store, outcome.state) | {
+            "receipt": receipt,
+            "replayed": replayed,
+        }, replayed
 
     def close_session(self, name: str, session: str, by: Caller | str) -> tuple[dict[str, Any], bool]:
         """(the session, replayed): it takes no more answers. What was paid stays paid."""
@@ -382,7 +388,7 @@ class Accountant(Desk):
         known = interacting.Known.read(self.store, state, *session_number(name, session))
         known.owned(caller)
         if known.number not in state.sessions:
-            return known.document(state) | {"receipt": None, "replayed": True}, True
+            return known.document(self.store, state) | {"receipt": None, "replayed": True}, True
         command = EndCommand(known.number, known.mark, caller.principal, caller.admin)
         return self._ended(name, command, known)
 
@@ -393,13 +399,13 @@ class Accountant(Desk):
             interacting.Known.read(self.store, state, number, one.mark)
             for number, one in state.sessions.items()
         )
-        return {"items": [known.document(state)["session"] for known in found], "next": None}
+        return {"items": [known.document(self.store, state)["session"] for known in found], "next": None}
 
     def session(self, name: str, session: str) -> dict[str, Any]:
         """One session, open or closed."""
         state = self.state(name)
         known = interacting.Known.read(self.store, state, *session_number(name, session))
-        document: dict[str, Any] = known.document(state)["session"]
+        document: dict[str, Any] = known.document(self.store, state)["session"]
         return document
 
     def _session(self, name: str, session: str) -> tuple[State, interacting.Known]:
@@ -424,7 +430,7 @@ class Accountant(Desk):
         if not isinstance(outcome, Admitted | Replayed):
             raise outcome.error if isinstance(outcome, Refused) else outcome
         replayed = isinstance(outcome, Replayed)
-        return known.document(outcome.state) | {"receipt": None, "replayed": replayed}, replayed
+        return known.document(self.store, outcome.state) | {"receipt": None, "replayed": replayed}, replayed
 
     # -- what was made of a release
 

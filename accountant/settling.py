@@ -16,6 +16,7 @@ from accountant.errors import (
     UnknownHold,
 )
 from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, settle_totals
+from accountant.requests import hold_id
 from accountant.sanitising import check_sanitised
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row
@@ -28,21 +29,22 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
     """
     name, number = state.dataset.name, command.hold
     entry = held_entry(held, number, name, command.mark)
+    called = hold_id(state.shard, number, held.hash if held else command.mark)
     maker = entry.get("by", entry["principal"])
     if not command.admin and command.principal != maker:
         raise Forbidden(
-            f"hold {number} of dataset {name} is somebody else's: its maker or an admin settles it"
+            f"hold {called} of dataset {name} is somebody else's: its maker or an admin settles it"
         )
     if known is not None:
-        return _again(state, command, known)
+        return _again(state, command, known, called)
     if entry["expires"] < time:
         raise HoldExpired(
-            f"hold {number} of dataset {name} expired at {entry['expires']}: it is spent for good. "
+            f"hold {called} of dataset {name} expired at {entry['expires']}: it is spent for good. "
             "Give the next one more time"
         )
     if number not in state.holds:
         raise LedgerCorrupt(
-            f"hold {number} of dataset {name} is not among its open ones: run odometer verify"
+            f"hold {called} of dataset {name} is not among its open ones: run odometer verify"
         )
     check_used(entry, command.used)
     if command.sanitised is not None:
@@ -103,21 +105,21 @@ def check_used(entry: Mapping[str, Any], used: tuple[int, ...]) -> None:
             )
 
 
-def _again(state: State, command: SettleCommand, known: Row) -> Decision:
+def _again(state: State, command: SettleCommand, known: Row, called: str) -> Decision:
     entry = json.loads(known.body)
     if entry_hash(known.body) != known.hash or entry.get("hold") != command.hold:
         raise LedgerCorrupt(
-            f"the settlement of hold {command.hold} is not where it should be: run odometer verify",
+            f"the settlement of hold {called} is not where it should be: run odometer verify",
             sequence=known.sequence,
         )
     if tuple(entry["used"]) != command.used:
         raise HoldSettled(
-            f"hold {command.hold} was settled for {entry['used']} (entry {known.sequence}), once and for all",
+            f"hold {called} was settled for {entry['used']} (entry {known.sequence}), once and for all",
             sequence=known.sequence,
         )
     if entry.get("sanitised") != command.sanitised:
         raise HoldSettled(
-            f"hold {command.hold} was settled at another figure (entry {known.sequence}), once and for all",
+            f"hold {called} was settled at another figure (entry {known.sequence}), once and for all",
             sequence=known.sequence,
         )
     return Replayed(known, state)

@@ -218,12 +218,12 @@ class SessionReply(Reply):
     """When it was opened."""
     open: bool
     """Whether it takes answers."""
-    above: int | None
-    """Above answers so far; null when it is closed: the ledger says how it went."""
+    above: int
+    """Above answers so far, of a closed one in all; of Confident-GNMax, answered queries."""
     run: int | None
-    """Which paid step it is in, from 1; null when it is closed."""
+    """Which paid step it is in, from 1; null when it is closed: it is in none."""
     above_left: int
-    """How many more above answers it takes."""
+    """How many more above answers it takes; 0 when it is closed."""
 
 
 class AnswerReply(Reply):

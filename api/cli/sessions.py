@@ -46,4 +46,4 @@ def close_session(
     if format_ is Format.json:
         print_json(closed)
         return
-    out.print(f"closed  {dataset}, session {session_id}")
+    out.print(f"closed  {dataset}, session {session_id}, {closed['session']['above']} above in all")

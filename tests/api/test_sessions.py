@@ -84,3 +84,40 @@ def test_a_by_unit_dataset_says_that_it_has_none(service: Live) -> None:
     refused = post(service, "/v1/datasets/units/sessions", {"session": SVT}, "open")
     assert problem(refused) == (422, "invalid-request")
     assert "by_unit" in refused.json()["detail"]
+
+
+def test_errors_call_a_session_by_its_id(service: Live) -> None:
+    """The id that one sends, so that one of several runners finds its own."""
+    path = opened(service, "called")
+    called = f"session {path.rsplit('/', 1)[1]} of dataset called"
+    other = service.make_key("charger")["token"]
+    faults = [post(service, f"{path}/answers", {"above": False}, role=other)]
+    faults.append(post(service, f"{path}/answers", {"above": True, "run": 2}, "moved"))
+    post(service, f"{path}/close", {})
+    faults.append(post(service, f"{path}/answers", {"above": False}))
+    faults.append(post(service, f"{path}/answers", {"above": True}, "closed"))
+    assert [fault.status_code for fault in faults] == [403, 409, 409, 409]
+    for fault in faults:
+        assert called in fault.json()["detail"]
+
+
+def test_a_closed_session_says_how_many_answers_were_above(service: Live) -> None:
+    """Closed by hand, by its last above answer for nothing, or by one that was charged."""
+    by_hand = opened(service, "by-hand")
+    post(service, f"{by_hand}/answers", {"above": True}, "a1")
+    closed = post(service, f"{by_hand}/close", {}).json()["session"]
+    assert (closed["open"], closed["above"], closed["run"], closed["above_left"]) == (False, 1, None, 0)
+    assert service.ask("GET", by_hand).json() == closed
+    by_last = opened(service, "by-last")
+    for number in range(3):
+        last = post(service, f"{by_last}/answers", {"above": True}, f"a{number}").json()["session"]
+    assert (last["open"], last["above"], last["run"]) == (False, 3, None)
+    assert service.ask("GET", by_last).json() == last
+    service.open("votes", adjacency="replace_one")
+    votes = {"kind": "confident_gnmax", "noise_multiplier_check": 9.0, "noise_multiplier_answer": 9.0}
+    made = post(service, "/v1/datasets/votes/sessions", {"session": votes | {"max_answers": 2}}, "open")
+    path = f"/v1/datasets/votes/sessions/{made.json()['session']['id']}"
+    for number, above in enumerate((True, False, True)):
+        last = post(service, f"{path}/answers", {"above": above}, f"a{number}").json()["session"]
+    assert (last["open"], last["above"], last["run"]) == (False, 2, None)
+    assert service.ask("GET", path).json() == last

@@ -46,7 +46,7 @@ def test_settling_again_for_the_same_changes_nothing_and_for_another_number_is_r
     hold = both.hold(dataset, STEP, 8, expires_in_s=1000)
     hold.settle(3)
     assert both.settle(dataset, hold.id, 3).replayed
-    with pytest.raises(HoldSettled):
+    with pytest.raises(HoldSettled, match=f"hold {hold.id} was settled"):
         hold.settle(2)
     assert spent(both, dataset) == 0.375
 

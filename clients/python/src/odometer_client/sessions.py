@@ -50,10 +50,9 @@ class Session(Document):
         return bool(self._now["open"])
 
     @property
-    def above(self) -> int | None:
-        """Above answers so far; None once it is closed."""
-        number = self._now["above"]
-        return None if number is None else int(number)
+    def above(self) -> int:
+        """Above answers so far, once it is closed in all."""
+        return int(self._now["above"])
 
     @property
     def above_left(self) -> int:
