@@ -32,6 +32,7 @@ MODULES: Final = ("dp_accounting.dp_event", "dp_accounting")
 DEPTH_MAX: Final = 24
 """Of events within events."""
 EVENTS_MAX: Final = 100_000
+_NOTES_MAX: Final = 20
 _MOST: Final = 1e300
 _MOST_GAMMA: Final = 0.999
 
@@ -48,13 +49,23 @@ class DpEvents(Document):
 
 
 def convert_event(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
-    """{"charges": [{"mechanism", "count"}, …]} of a request. Raises InvalidRequest: what, and where."""
-    return {"charges": charges(validated(DpEvents, body).dp_event)}
+    """{"charges": [{"mechanism", "count"}, …]} of a request, and `notes` on what of it loses nothing.
+
+    Raises InvalidRequest: what, and where.
+    """
+    notes: list[str] = []
+    found = charges(validated(DpEvents, body).dp_event, notes)
+    if not found:
+        notes.insert(0, "this event loses nothing: there is nothing to charge")
+    return {"charges": found, **({"notes": notes[:_NOTES_MAX]} if notes else {})}
 
 
-def charges(event: Any) -> list[dict[str, Any]]:
-    """What to charge for an event; nothing for one without a loss. Raises InvalidRequest."""
-    plan = _Walk().plan(event, "dp_event", 1)
+def charges(event: Any, notes: list[str] | None = None) -> list[dict[str, Any]]:
+    """What to charge for an event; nothing for one without a loss. Raises InvalidRequest.
+
+    To `notes` is added, with its place, what loses nothing because it runs 0 times or is made of nothing.
+    """
+    plan = _Walk([] if notes is None else notes).plan(event, "dp_event", 1)
     if len(plan) > ITEMS_MAX:
         _refuse(
             "dp_event", f"is made of {len(plan)} different mechanisms: charge its parts, {ITEMS_MAX} at most"
@@ -99,6 +110,11 @@ class _Here:
         told = mechanism.document()
         return {repr(told): (told, 1)}
 
+    def nothing(self, why: str) -> Plan:
+        """No loss, which somebody may not have meant."""
+        self.walk.notes.append(f"{self.path}: {self.name}: {why}: it loses nothing and is not charged")
+        return {}
+
     def refuse(self, why: str) -> NoReturn:
         _refuse(self.path, f"{self.name}: {why}")
 
@@ -106,8 +122,9 @@ class _Here:
 class _Walk:
     """One tree of events, read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: list[str]) -> None:
         self._events = 0
+        self.notes = notes
 
     def plan(self, event: Any, path: str, depth: int) -> Plan:
         self._events += 1
@@ -200,7 +217,7 @@ def _added(plans: Sequence[Plan], here: _Here) -> Plan:
 
 def _repeated(plan: Plan, times: int, here: _Here) -> Plan:
     if times == 0:
-        return {}
+        return here.nothing("runs 0 times")
     return {text: (mechanism, _count(count * times, here)) for text, (mechanism, count) in plan.items()}
 
 
@@ -383,6 +400,8 @@ def _rounded_down(exact: Fraction) -> float:
 
 def _one_after_the_other(here: _Here, fields: Fields) -> Plan:
     plans = [here.under(event, f"events.{place}") for place, event in enumerate(fields["events"])]
+    if not plans:
+        return here.nothing("is made of no events")
     return _added(plans, here)
 
 

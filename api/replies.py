@@ -456,6 +456,8 @@ class ChargesReply(Reply):
     """What to charge, hold or check; nothing for an event without a loss."""
 
     charges: list[ChargeReply]
+    notes: list[str] | None = None
+    """What of it loses nothing, such as an event that runs 0 times; left out when there is nothing to say."""
 
 
 class KeyReply(Reply):

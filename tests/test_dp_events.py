@@ -113,6 +113,37 @@ def test_what_it_is_charged_as(event: Any, kinds: list[str]) -> None:
     assert [item["mechanism"]["kind"] for item in told(event)] == kinds
 
 
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [
+        (events.SelfComposedDpEvent(GAUSSIAN, 0), "dp_event: SelfComposedDpEvent: runs 0 times"),
+        (events.ComposedDpEvent([]), "dp_event: ComposedDpEvent: is made of no events"),
+        (
+            events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(GAUSSIAN, 0)),
+            "dp_event.event: SelfComposedDpEvent: runs 0 times",
+        ),
+    ],
+    ids=str,
+)
+def test_a_plan_that_loses_nothing_says_so_and_why(event: Any, place: str) -> None:
+    """A number of steps that came out as 0 is mostly a mistake: no empty list without a word."""
+    said = convert_event({"dp_event": event_document(event)})
+    assert said["charges"] == []
+    assert "this event loses nothing: there is nothing to charge" in said["notes"][0]
+    assert said["notes"][1].startswith(place)
+    part = convert_event({"dp_event": event_document(events.ComposedDpEvent([GAUSSIAN, event]))})
+    assert len(part["charges"]) == 1
+    assert [note.startswith(place.replace("dp_event", "dp_event.events.1", 1)) for note in part["notes"]] == [
+        True
+    ]
+
+
+def test_a_plan_with_a_loss_has_no_notes() -> None:
+    assert "notes" not in convert_event({"dp_event": event_document(GAUSSIAN)})
+    said = convert_event({"dp_event": event_document(events.NoOpDpEvent())})
+    assert (said["charges"], len(said["notes"])) == ([], 1)
+
+
 REFUSALS = [
     events.UnsupportedDpEvent(),
     events.SampledWithReplacementDpEvent(100, 10, GAUSSIAN),
