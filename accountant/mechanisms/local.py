@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,9 +10,10 @@ from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Amount, Curve
 from accountant.mechanisms.base import Adjacency, Mechanism, Number, Whole, bounded
-from accountant.rounding import decimal, log_up, next_up
+from accountant.rounding import decimal, log_up, next_up, shown_up
 
 MOST_EPSILON = 1e3
+_MOST_ODDS: Final = Fraction(10) ** 300
 
 
 class RandomizedResponse(Mechanism):
@@ -47,9 +48,23 @@ class RandomizedResponse(Mechanism):
         if (self.probability_of_truth is None) == (self.epsilon is None):
             raise ValueError("give exactly one of probability_of_truth and epsilon")
         if self.probability_of_truth is not None and decimal(self.probability_of_truth) * self.k < 1:
-            at_least = next_up(1 / self.k)
-            raise ValueError(f"a probability of truth below 1/k = {at_least:.6g} is not this mechanism")
+            raise ValueError(self._rarely_true(decimal(self.probability_of_truth)))
         return self
+
+    def _rarely_true(self, truth: Fraction) -> str:
+        """What is wrong with less truth than chance has, and what would work."""
+        said = (
+            "probability_of_truth is below 1/k: the true value would be reported less often than by chance. "
+            f"With {self.k} values it is at least {shown_up(1, self.k)!r} (check that k and the probability "
+            "are not mixed up)"
+        )
+        if self.k == 2:
+            swapped = shown_up(truth.denominator - truth.numerator, truth.denominator)
+            return f"{said}; if it is meant so, the two values are swapped: state {swapped!r}"
+        odds = (1 - truth) / ((self.k - 1) * truth) if truth else None
+        if odds is None or odds > _MOST_ODDS:
+            return f"{said}; if it is meant so, charge non_private"
+        return f"{said}; if it is meant so, charge pure with epsilon {log_up(odds)!r}"
 
     def curve(self, grid: Grid) -> Curve:
         pure: Amount

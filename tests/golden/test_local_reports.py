@@ -21,6 +21,28 @@ def pure(kind: str, **fields: Any) -> float:
     return curve_of(kind, **fields)[GRID_V1.pure]
 
 
+def refused(**fields: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        ANY_MECHANISM.validate_python({"kind": "randomized_response", **fields})
+    return str(caught.value)
+
+
+def test_less_truth_than_chance_is_refused_with_what_would_work() -> None:
+    """Each remedy is taken, and costs what the report does: log((1 - p)/((k - 1) p))."""
+    swapped = refused(k=2, probability_of_truth=0.3)
+    assert "at least 0.5 " in swapped
+    assert "state 0.7 " in swapped
+    assert pure("randomized_response", k=2, probability_of_truth=0.7) == pytest.approx(math.log(7 / 3))
+    rare = refused(k=3, probability_of_truth=0.2)
+    least = float(rare.split("at least ")[1].split()[0])
+    epsilon = float(rare.split("charge pure with epsilon ")[1].split()[0])
+    assert epsilon == pytest.approx(math.log(0.8 / 0.4), rel=1e-12)
+    assert epsilon >= math.log(2)
+    assert pure("randomized_response", k=3, probability_of_truth=least) == pytest.approx(0, abs=1e-15)
+    for never in (0.0, 5e-324):
+        assert "charge non_private" in refused(k=3, probability_of_truth=never)
+
+
 def rappor(**fields: Any) -> float:
     return pure("rappor", **fields)
 
