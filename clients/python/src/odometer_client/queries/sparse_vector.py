@@ -11,19 +11,14 @@ and on each query, drawn afresh for each; a run ends with its first above answer
 it begins (Dwork, Roth 2014, ch. 3; Lyu, Su, Li 2017, Alg. 1 once per run). The noisy values stay here.
 """
 
-import math
-from typing import Any, Final, NoReturn, Self, Unpack
+from typing import NoReturn, Self, Unpack
 
-import opendp.prelude as dp
-
-from odometer_client.base import OdometerError, UnsupportedPlan
+from odometer_client.base import OdometerError
 from odometer_client.bodies import Under
 from odometer_client.client import Client
 from odometer_client.errors import BudgetExceeded
+from odometer_client.queries.noise import finite, laplace
 from odometer_client.sessions import Session
-
-_TRIES: Final = 64
-_A_LITTLE: Final = 1 + 2.0**-40
 
 
 class SparseVector:
@@ -61,12 +56,12 @@ class SparseVector:
         monotone: bool = False,
         **under: Unpack[Under],
     ) -> None:
-        self._threshold = _finite("threshold", threshold)
-        moves = _finite("sensitivity", sensitivity)
+        self._threshold = finite("threshold", threshold)
+        moves = finite("sensitivity", sensitivity)
         if moves <= 0:
             raise ValueError(f"sensitivity is {sensitivity}: a number above 0 works")
-        self._on_threshold = _laplace(moves, epsilon_threshold, 1)
-        self._on_query = _laplace(moves, epsilon_answers, 1 if monotone else 2)
+        self._on_threshold = laplace(moves, epsilon_threshold, 1)
+        self._on_query = laplace(moves, epsilon_answers, 1 if monotone else 2)
         document = {
             "kind": "sparse_vector",
             "epsilon_threshold": epsilon_threshold,
@@ -89,7 +84,7 @@ class SparseVector:
         """
         if self._over is not None:
             raise self._over
-        exact = _finite("value", value)
+        exact = finite("value", value)
         above = bool(self._on_query(exact) >= self._noisy)
         try:
             self.session.answer(above)
@@ -120,28 +115,3 @@ class SparseVector:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a sparse vector is not copied or stored: two would go on with one paid run")
-
-
-def _laplace(sensitivity: float, epsilon: float, times: int) -> Any:
-    """Laplace noise with `times` the loss of moving by `sensitivity` at most `epsilon`, by its own map.
-
-    OpenDP's floats cost a little more than their scale says: it is raised until the map agrees.
-    """
-    _finite("epsilon", epsilon)
-    if epsilon <= 0:
-        raise ValueError(f"epsilon is {epsilon}: a number above 0 works")
-    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
-    scale = times * sensitivity / epsilon
-    for _ in range(_TRIES):
-        noise = dp.m.make_laplace(*space, scale=scale)
-        if times * float(noise.map(sensitivity)) <= epsilon:
-            return noise
-        scale *= _A_LITTLE
-    raise UnsupportedPlan(f"OpenDP draws no Laplace noise that costs {epsilon} at sensitivity {sensitivity}")
-
-
-def _finite(name: str, value: float) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{name} is {number}: a finite number works")
-    return number
