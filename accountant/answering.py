@@ -24,6 +24,7 @@ def check_step(state: State, step: Opening | Answer | None) -> None:
     """Raise unless a session may be opened, or be charged for this answer, now."""
     if isinstance(step, Answer):
         found = session_of(state, step.number, step.mark, step.principal, admin=step.admin)
+        check_kept(state, session_id(step.number, step.mark), step.opened)
         check_run(state, session_id(step.number, step.mark), found, step.run)
     elif step is not None:
         if state.composition == "by_unit":
@@ -60,6 +61,19 @@ def check_owner(session: str, opener: str, principal: str, *, admin: bool) -> No
         raise Forbidden(f"{session} is somebody else's: its opener or an admin answers and closes it")
 
 
+def check_kept(state: State, session: str, opened: str) -> None:
+    """Raise SessionClosed for answers of a session that was opened before entries were lost.
+
+    Answers of it may be among them: the ledger then has it in a run that is over, or open after its last
+    above answer, and what follows would go out on what was paid for something else.
+    """
+    if state.amnesty is not None and opened <= state.amnesty.time:
+        raise SessionClosed(
+            f"session {session} of dataset {state.dataset.name} was opened before entries of the ledger were "
+            "lost, so that what was paid of it is not known: close it, and open another one to ask more"
+        )
+
+
 def check_run(state: State, session: str, found: OpenSession, run: int) -> None:
     """Raise SessionMovedOn unless `run` is the one that the session, of that id, is in."""
     if run != found.run:
@@ -84,6 +98,7 @@ def end(state: State, command: EndCommand, known: Row | None, time: str) -> Deci
         "above": found.above,
     }
     if command.run is not None:
+        check_kept(state, session_id(number, command.mark), command.opened)
         check_run(state, session_id(number, command.mark), found, command.run)
         document |= {"above": found.above + 1, "run": command.run, "key": command.key}
     return admit(state, document, command.ledger_key)
@@ -96,7 +111,8 @@ def _again(state: State, command: EndCommand, known: Row) -> Decision:
             f"the end of session {called} is not where it should be: run odometer verify",
             sequence=known.sequence,
         )
-    if command.run is None or (entry.get("run"), entry.get("key")) == (command.run, command.key):
+    same = command.run, command.key, command.principal  # keys are each caller's own
+    if command.run is None or (entry.get("run"), entry.get("key"), entry["principal"]) == same:
         return Replayed(known, state)
     raise SessionClosed(
         f"session {called} of dataset {state.dataset.name} is closed (entry {known.sequence}): open another "

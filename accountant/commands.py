@@ -213,6 +213,8 @@ class EndCommand:
     """Of a last above answer: the run that it ends."""
     key: str | None = None
     """Of a last above answer: its key."""
+    opened: str = ""
+    """Of a last above answer: when the session was opened; left out, before all else."""
 
     @property
     def ledger_key(self) -> str:

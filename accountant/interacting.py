@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from accountant import forms
-from accountant.answering import check_owner, check_run, session_of
+from accountant.answering import check_kept, check_owner, check_run, session_of
 from accountant.budgets import Charge
 from accountant.commands import Caller, ChargeCommand, EndCommand, Prepared, end_key
 from accountant.documents import validated
@@ -97,6 +97,11 @@ class Known:
     def opener(self) -> str:
         return str(self.entry.get("by", self.entry["principal"]))
 
+    @property
+    def opened(self) -> str:
+        """When it was opened, as the ledger says."""
+        return str(self.entry["time"])
+
     def owned(self, caller: Caller) -> None:
         """Raise Forbidden unless the caller may answer and close it."""
         check_owner(
@@ -151,20 +156,23 @@ class Known:
         once, principal = idempotency_key(key), self.entry["principal"]
         by = None if principal == caller.principal else caller.principal
         step = self._charged(store, f"{by or principal}/{once}", wanted)
-        step = step or self._ended(store, state, once, wanted)
+        step = step or self._ended(store, state, once, wanted, caller)
         if step is None:
             found = self._present(state, wanted, caller)
             step = found.run, wanted.above and found.above + 1 == self.kind.most_above
         run, last = step
         charges = self.kind.above(last) if wanted.above else self.kind.below()
         if not charges:
-            return EndCommand(self.number, self.mark, caller.principal, caller.admin, run, once)
-        answer = Answer(self.number, self.mark, wanted.above, run, last, caller.principal, caller.admin)
+            return EndCommand(self.number, self.mark, caller.principal, caller.admin, run, once, self.opened)
+        answer = Answer(
+            self.number, self.mark, wanted.above, run, last, caller.principal, caller.admin, self.opened
+        )
         return ChargeCommand(self._prepared(charges, answer), principal, once, by, self.entry.get("team"))
 
     def _present(self, state: State, wanted: SessionAnswer, caller: Caller) -> OpenSession:
         """The session as it is now, if it takes the answer."""
         found = session_of(state, self.number, self.mark, caller.principal, admin=caller.admin)
+        check_kept(state, self.id, self.opened)
         if wanted.run is not None:
             check_run(state, self.id, found, wanted.run)
         return found
@@ -188,14 +196,17 @@ class Known:
             )
         return int(step["run"]), bool(step["last"])
 
-    def _ended(self, store: Store, state: State, key: str, wanted: SessionAnswer) -> tuple[int, bool] | None:
+    def _ended(
+        self, store: Store, state: State, key: str, wanted: SessionAnswer, caller: Caller
+    ) -> tuple[int, bool] | None:
         """(run, last) of this very answer when it ended the session at no cost."""
         if self.number in state.sessions:
             return None
         name = end_key(self.number)
         row = store.find(self.dataset, [name]).get(name)
         entry = {} if row is None else json.loads(row.body)
-        if not wanted.above or entry.get("key") != key or wanted.run not in (None, entry["run"]):
+        whose = entry.get("principal"), entry.get("key")
+        if not wanted.above or whose != (caller.principal, key) or wanted.run not in (None, entry["run"]):
             return None
         return int(entry["run"]), True
 

@@ -71,6 +71,8 @@ class Answer:
     principal: str = ""
     """Who says so."""
     admin: bool = False
+    opened: str = ""
+    """When the session was opened; left out, before all else."""
 
     @property
     def document(self) -> dict[str, Any]:

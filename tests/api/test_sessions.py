@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Live, live
+from serving import ONE, Live, live
 
 SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
 
@@ -121,3 +121,73 @@ def test_a_closed_session_says_how_many_answers_were_above(service: Live) -> Non
         last = post(service, f"{path}/answers", {"above": above}, f"a{number}").json()["session"]
     assert (last["open"], last["above"], last["run"]) == (False, 2, None)
     assert service.ask("GET", path).json() == last
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'{"above": 1}',
+        b'{"above": "true"}',
+        b'{"above": true, "above": false}',
+        b'{"above": true, "run": 0}',
+        b'{"above": true, "run": 1.0}',
+        b'{"above": true, "run": NaN}',
+        b'{"above": true, "run": 9007199254740992}',
+        b'{"above": true, "last": true}',
+        b'{"above": true, "charges": []}',
+        b'{"above": true, "principal": "somebody"}',
+        b'{"above": true, "x": "' + b"x" * 300_000 + b'"}',
+        b"[" * 100_000,
+    ],
+    ids=lambda body: body[:32].decode(),
+)
+def test_what_is_no_answer_changes_nothing(service: Live, hostile: str, body: bytes) -> None:
+    headers = {"Idempotency-Key": "hostile"}
+    reply = service.ask("POST", f"{hostile}/answers", "charger", content=body, headers=headers)
+    assert reply.status_code in (400, 413, 422), reply.text
+    found = service.ask("GET", hostile).json()
+    assert (found["open"], found["run"], found["above"]) == (True, 1, 0)
+
+
+@pytest.fixture(scope="module")
+def hostile(service: Live) -> str:
+    return opened(service, "hostile")
+
+
+@pytest.mark.parametrize(
+    "change", ["0{}", "-{}", "{}0", "{}%0a", "{}%00", "0000-{}", "%D9%A2.{}", "1.{}", "{}.."]
+)
+def test_an_id_that_was_tampered_with_is_of_no_session(service: Live, hostile: str, change: str) -> None:
+    folder, _, name = hostile.rpartition("/")
+    wrong = change.format(name if change[0] not in "1%" else name.partition(".")[2])
+    for verb, body in (("answers", {"above": False}), ("close", {})):
+        reply = post(service, f"{folder}/{wrong}/{verb}", body)
+        assert problem(reply) == (404, "unknown-session"), reply.text
+    assert service.ask("GET", hostile).json()["open"]
+
+
+def test_a_charge_and_a_hold_take_no_part_of_a_session(service: Live, hostile: str) -> None:
+    """Only an answer moves a session, and only with what it owes."""
+    dataset = hostile.partition("/sessions")[0]
+    step = {"id": 2, "above": True, "run": 1, "last": False}
+    for path, more in (("charges", {}), ("holds", {"expires_in_s": 60})):
+        body = {**ONE, **more, "session": step}
+        assert problem(post(service, f"{dataset}/{path}", body, "step")) == (422, "invalid-request")
+
+
+def test_of_a_revoked_key_an_admin_closes_the_session(service: Live) -> None:
+    """It answers no more at once where it was revoked; nobody else gets the session."""
+    service.open("revoked", budgets=[{"name": "life", "kind": "pure", "epsilon": 9.0}])
+    made = service.make_key("charger")
+    first = post(service, "/v1/datasets/revoked/sessions", {"session": SVT}, "open", made["token"])
+    path = f"/v1/datasets/revoked/sessions/{first.json()['session']['id']}"
+    assert service.ask("DELETE", f"/v1/keys/{made['id']}").status_code == 204
+    for body, key in (({"above": False}, None), ({"above": True}, "a1")):
+        refused = post(service, f"{path}/answers", body, key, made["token"])
+        assert problem(refused) == (401, "unauthenticated")
+    assert problem(post(service, f"{path}/answers", {"above": True}, "a1")) == (403, "forbidden")
+    closed = post(service, f"{path}/close", {}, role="admin").json()["session"]
+    assert (closed["open"], closed["above"]) == (False, 0)

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from accountant.errors import LedgerRolledBack, NotFrozen, UnknownHold
+from accountant.commands import Caller, ChargeCommand, EndCommand
+from accountant.decisions import Refused
+from accountant.errors import LedgerRolledBack, NotFrozen, OdometerError, SessionClosed, UnknownHold
+from accountant.forms import SessionAnswer
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 
@@ -18,6 +21,9 @@ DATASET = {
     "delta": 1e-6,
     "budgets": [{"name": "life", "kind": "zcdp", "rho": 100.0}],
 }
+
+
+SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2}
 
 
 class Processes:
@@ -36,6 +42,17 @@ class Processes:
 
     def hold(self, key: str) -> str:
         return str(self.one.hold("d", {**ONE, "expires_in_s": 60}, key, "caller")[0]["hold"]["id"])
+
+    def session(self, key: str, most: int) -> str:
+        body = {"session": {**SVT, "max_above": most}}
+        return str(self.one.open_session("d", body, key, "caller")[0]["session"]["id"])
+
+    def answer(self, session: str, above: bool, key: str) -> str:
+        try:
+            self.one.answer_session("d", session, {"above": above}, key, "caller")
+        except OdometerError as error:
+            return error.code
+        return "done"
 
     def refuse(self, *some: Accountant) -> None:
         for place, each in enumerate(some):
@@ -99,3 +116,38 @@ def test_once_told_is_enough_for_a_process_that_saw_more_of_what_is_lost(
     with pytest.raises(NotFrozen):
         both.one.unfreeze("d", {"reason": "again"}, "admin")
     assert both.types() == ["opened", "charged", "frozen", "frozen", "unfrozen", "charged", "charged"]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_session_that_may_have_lost_answers_takes_no_more_of_them(both: Processes, most: int) -> None:
+    """Its above answer went out, and is lost with the run it paid or the session's end: not once more."""
+    before = both.session("before", most)
+    kept = copy.deepcopy(both.store._streams)
+    assert both.answer(before, True, "a1") == "done"
+    both.store._streams = kept
+    assert both.answer(before, True, "a1") == "ledger-rolled-back"
+    both.refuse(both.one)
+    both.one.unfreeze("d", {"reason": "written off"}, "admin")
+    assert [both.answer(before, *more) for more in ((False, "b1"), (True, "a1"), (True, "a2"))] == [
+        "session-closed"
+    ] * 3
+    assert not both.one.close_session("d", before, "caller")[0]["session"]["open"]
+    after = both.session("after", 1)
+    assert [both.answer(after, *more) for more in ((False, "b1"), (True, "a1"))] == ["done"] * 2
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_nothing_is_decided_for_a_session_that_may_have_lost_answers(both: Processes, last: bool) -> None:
+    """Also for who has read the dataset before it froze: the decision itself refuses."""
+    session = both.session("before", 1 if last else 3)
+    kept = copy.deepcopy(both.store._streams)
+    state, known = both.one._session("d", session)
+    command = known.answer(both.store, state, SessionAnswer(above=True), "a1", Caller("caller"))
+    both.charge(both.one, "lost")
+    both.store._streams = kept
+    both.refuse(both.one)
+    both.one.unfreeze("d", {"reason": "written off"}, "admin")
+    assert isinstance(command, EndCommand if last else ChargeCommand)
+    outcome = both.one._wait("d", command)
+    assert isinstance(outcome, Refused)
+    assert isinstance(outcome.error, SessionClosed)

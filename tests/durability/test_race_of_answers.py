@@ -17,6 +17,7 @@ from accountant.verify import verify
 from odometer_client.keys import new_key
 
 CALLERS = 32
+ATTEMPTS = 2000
 SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.25, "epsilon_answers": 0.25}
 RUN = 0.5
 """Pure epsilon of a run."""
@@ -44,10 +45,22 @@ def opened(two: four.Four, name: str, kind: dict[str, Any], epsilon: float = 1e6
         return f"{path}/{made.json()['session']['id']}"
 
 
-def for_certain(connection: Connection, path: str, body: Any, key: str | None = None) -> Reply:
-    while (reply := connection.post(path, body, key)).status == 503:
-        pass
-    return reply
+def for_certain(connection: Connection, path: str, body: Any, key: str) -> Reply:
+    for _ in range(ATTEMPTS):
+        reply = connection.post(path, body, key)
+        if reply.status != 503:
+            return reply
+    raise AssertionError(f"unsure {ATTEMPTS} times: {reply}")
+
+
+def until(what: str, connection: Connection, path: str, body: Any) -> list[Reply]:
+    """The replies to answers, each under a key of its own, up to the one that says `what`."""
+    replies = []
+    for _ in range(ATTEMPTS):
+        replies.append(for_certain(connection, path, body, new_key()))
+        if said(replies[-1]) == what:
+            return replies
+    raise AssertionError(f"asked {ATTEMPTS} times, and never {what}: {replies[-1]}")
 
 
 def said(reply: Reply) -> str:
@@ -70,10 +83,7 @@ def test_so_many_above_answers_as_it_takes_are_admitted_and_each_is_paid(two: fo
     path = opened(two, "most", {**SVT, "max_above": most}, epsilon=most * RUN)
 
     def job(one: Connection, _: int) -> list[Reply]:
-        replies: list[Reply] = []
-        while not replies or said(replies[-1]) != "session-closed":
-            replies.append(for_certain(one, f"{path}/answers", {"above": True}, new_key()))
-        return replies
+        return until("session-closed", one, f"{path}/answers", {"above": True})
 
     replies = [reply for some in two.race(job, CALLERS) for reply in some]
     assert {said(reply) for reply in replies} <= {"done", "session-moved-on", "session-closed"}
@@ -93,7 +103,7 @@ def test_an_above_answer_of_one_process_is_known_at_the_other_at_once(two: four.
         done: list[Reply] = []
         run = 1
         with closing(Connection(two.urls[1 - number % 2], two.key)) as other:
-            while True:
+            for _ in range(ATTEMPTS):
                 reply = for_certain(one, path, {"above": True, "run": run}, new_key())
                 if said(reply) == "session-closed":
                     return done
@@ -105,6 +115,7 @@ def test_an_above_answer_of_one_process_is_known_at_the_other_at_once(two: four.
                     stale = for_certain(other, path, body, new_key())
                     assert said(stale) in ("session-moved-on", "session-closed"), stale
                 run += 1
+        raise AssertionError(f"still open after {ATTEMPTS} answers")
 
     replies = [reply for some in two.race(job, CALLERS) for reply in some]
     assert len(replies) == most
@@ -118,10 +129,7 @@ def test_where_the_budget_ends_first_each_admitted_answer_is_paid(two: four.Four
     path = opened(two, name, {**SVT, "max_above": 1000}, epsilon=fitting * RUN)
 
     def job(one: Connection, _: int) -> list[Reply]:
-        replies: list[Reply] = []
-        while not replies or said(replies[-1]) != "budget-exceeded":
-            replies.append(for_certain(one, f"{path}/answers", {"above": True}, new_key()))
-        return replies
+        return until("budget-exceeded", one, f"{path}/answers", {"above": True})
 
     replies = [reply for some in two.race(job, CALLERS) for reply in some]
     assert {said(reply) for reply in replies} <= {"done", "session-moved-on", "budget-exceeded"}
@@ -135,10 +143,7 @@ def test_checks_and_answers_of_votes_are_each_paid_once(two: four.Four) -> None:
     path = opened(two, "votes", {**PATE, "max_answers": most})
 
     def job(one: Connection, number: int) -> list[Reply]:
-        replies: list[Reply] = []
-        while not replies or said(replies[-1]) != "session-closed":
-            body = {"above": number % 4 < 2}
-            replies.append(for_certain(one, f"{path}/answers", body, new_key()))
+        replies = until("session-closed", one, f"{path}/answers", {"above": number % 4 < 2})
         return [reply for reply in replies if said(reply) == "done"]
 
     done = [reply for some in two.race(job, CALLERS) for reply in some]
@@ -156,8 +161,8 @@ def test_one_key_of_all_callers_is_one_answer(two: four.Four) -> None:
         found = []
         for run in range(1, 6):
             body = {"above": True, "run": run}
-            while said(reply := for_certain(one, f"{path}/answers", body, f"k{run}")) != "done":
-                assert said(reply) == "session-moved-on", reply  # whose run has not begun yet
+            reply = for_certain(one, f"{path}/answers", body, f"k{run}")
+            assert said(reply) == "done", reply  # each has heard that the run before was paid
             found.append(reply)
         return found
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from accountant import open_sessions
-from accountant.commands import Caller
+from accountant.commands import Caller, EndCommand
+from accountant.decisions import Admitted, Refused
 from accountant.entries import canonical, entry_hash
 from accountant.errors import (
     BudgetExceeded,
@@ -27,6 +28,7 @@ from accountant.errors import (
     TooManySessions,
     UnknownSession,
 )
+from accountant.forms import SessionAnswer
 from accountant.recount import Recount
 from accountant.service import Accountant
 from accountant.sessions import ANY_SESSION, Session
@@ -219,6 +221,33 @@ def test_a_key_that_was_used_for_something_else_is_refused(accountant: Accountan
             ask()
 
 
+def test_the_key_of_a_last_answer_is_its_callers_alone(accountant: Accountant) -> None:
+    """An admin and the opener use one key each: the second of them has answered nothing."""
+    opened(accountant)
+    one = session(accountant, {**SVT, "max_above": 1})
+    admin = Caller("root", admin=True)
+    answer(accountant, one, True, "k", by=admin)
+    forms: list[dict[str, Any]] = [{}, {"run": 1}]
+    for more in forms:
+        with pytest.raises(SessionClosed):
+            answer(accountant, one, True, "k", **more)
+        assert answer(accountant, one, True, "k", by=admin, **more)["replayed"]
+
+
+def test_of_two_callers_with_one_key_one_gives_the_last_answer(accountant: Accountant) -> None:
+    """Both have read the session while it was open: the decision tells them apart."""
+    opened(accountant)
+    state, known = accountant._session("d", session(accountant, {**SVT, "max_above": 1}))
+    wanted, outcomes = SessionAnswer(above=True), []
+    callers = [Caller("ada"), Caller("root", admin=True)]
+    for command in [known.answer(accountant.store, state, wanted, "k", caller) for caller in callers]:
+        assert isinstance(command, EndCommand)
+        outcomes.append(accountant._wait("d", command))
+    assert isinstance(outcomes[0], Admitted)
+    assert isinstance(outcomes[1], Refused)
+    assert isinstance(outcomes[1].error, SessionClosed)
+
+
 def test_an_answer_of_another_run_is_refused(accountant: Accountant) -> None:
     """Above or below: who answers for a run that is over has not heard of what followed."""
     opened(accountant)
@@ -347,6 +376,34 @@ def test_a_closed_dataset_pays_no_further_run(accountant: Accountant) -> None:
         session(accountant, key="another")
     accountant.close_session("d", one, "ada")
     assert is_sound(accountant)
+
+
+def test_a_lowered_budget_lets_what_was_paid_go_on_and_pays_no_further_run(accountant: Accountant) -> None:
+    opened(accountant)
+    one = session(accountant)
+    accountant.change_budget("d", "life", {"kind": "pure", "epsilon": 0.1}, '"v1"', "root")
+    answer(accountant, one, False)
+    with pytest.raises(BudgetExceeded):
+        answer(accountant, one, True, "a1")
+    assert (accountant.session("d", one)["run"], spent(accountant)) == (1, 0.3)
+
+
+def test_a_run_counts_in_the_window_in_which_it_is_paid() -> None:
+    """A full day refuses the next run till tomorrow; a clock that goes back reopens no day."""
+    time = ["2026-01-01T10:00:00.000000Z"]
+    day = {"name": "day", "kind": "pure", "epsilon": 0.5, "window": "day"}
+    with Accountant(open_store("memory://"), clock=lambda: time[0]) as accountant:
+        opened(accountant, budgets=[{"name": "life", "kind": "pure", "epsilon": 9.0}, day])
+        one = session(accountant)
+        with pytest.raises(BudgetExceeded) as refused:
+            answer(accountant, one, True, "a1")
+        assert refused.value.fields["retry_after_s"] == 14 * 3600
+        time[0] = "2026-01-02T10:00:00.000000Z"
+        assert answer(accountant, one, True, "a1")["session"]["run"] == 2
+        time[0] = "2026-01-01T10:00:00.000000Z"
+        with pytest.raises(BudgetExceeded):
+            answer(accountant, one, True, "a2")
+        assert is_sound(accountant)
 
 
 def test_open_sessions_have_a_bound(accountant: Accountant, monkeypatch: pytest.MonkeyPatch) -> None:

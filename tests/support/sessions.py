@@ -152,7 +152,7 @@ class Runner:
         if step.key is not None:
             self.told[step.key] = Told(step, self.number, receipt and receipt["sequence"])
         over = step.what == "close" or self.above == MOST[self.kind]
-        expected = (False, None, None) if over else (True, self.run, self.above)
+        expected = (False, None, self.above) if over else (True, self.run, self.above)
         assert (found["open"], found["run"], found["above"]) == expected
         assert (receipt is None) == (step.key is None or (over and self.kind == "sparse_vector"))
         if over:
