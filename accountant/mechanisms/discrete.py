@@ -63,8 +63,8 @@ class DiscreteLaplace(Mechanism):
     title: ClassVar[str] = "Discrete Laplace (geometric)"
     purpose: ClassVar[str] = "A count released with geometric noise, without floating point."
     formula: ClassVar[str] = (
-        "D_α = log{[p^{(1−α)Δ} + p^{αΔ}]/(1+p) + (1−p)/(1+p)·p^{(1−α)Δ}·Σ_{x=1}^{Δ−1} p^{(2α−1)x}}/(α−1), "
-        "p = e^{−1/b}, D_∞ = ε = Δ/b, ρ = ε·tanh(ε/2), μ = 2Φ⁻¹(e^ε/(1+e^ε)) (both of any ε-DP mechanism)"
+        "D_α of the laws e^{−|x|/b} and e^{−|x−Δ|/b} on the integers, summed; D_∞ = ε = Δ/b; ρ and μ those "
+        "of any ε-DP mechanism, ε·tanh(ε/2) and 2Φ⁻¹(e^ε/(1+e^ε))"
     )
     source: ClassVar[str] = "Ghosh, Roughgarden, Sundararajan 2012; direct summation"
     avoid: ClassVar[str] = (

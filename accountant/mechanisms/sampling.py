@@ -170,11 +170,9 @@ class PoissonSubsampled(Around):
     title: ClassVar[str] = "Poisson-subsampled mechanism (DP-SGD)"
     purpose: ClassVar[str] = "One step of DP-SGD: a clipped, noised gradient of a Poisson-sampled batch."
     formula: ClassVar[str] = (
-        "Gaussian base: (α−1)D_α = log E_{x∼N(0,z²)}[(1 − q + q·e^{(2x−1)/(2z²)})^α], ρ = 1/(2z²), the "
-        "supremum of "
-        "D_α/α; other bases: the least of Zhu and Wang's sum over whole orders, the worst base of the "
-        "same pure ε, the "
-        "Gaussian of the same μ, and the base itself; D_∞ = log(1 + q(e^ε − 1)); (ε, δ) becomes that and qδ"
+        "Gaussian base: D_α = log E[(1 − q + q·e^{(2x−1)/(2z²)})^α]/(α−1), x ∼ N(0, z²); other bases: the "
+        "least that their curve, their pure ε and their μ give; ρ that of the base, "
+        "D_∞ = log(1 + q(e^ε − 1)), δ becomes qδ"
     )
     source: ClassVar[str] = (
         "Mironov, Talwar, Zhang 2019, Thm. 4, 5 and section 3.3; Zhu, Wang 2019, Thm. 5; Balle, Barthe, "
@@ -243,10 +241,8 @@ class SampledWithoutReplacement(Around):
         "One step of training or one round of clients on a uniform batch of a fixed size."
     )
     formula: ClassVar[str] = (
-        "(α−1)D_α ≤ log{1 + Σ_{j≥2} C(α,j) qʲ t_j}, q = batch/population, t_2 = min{4(e^{ε(2)} − 1), "
-        "e^{ε(2)} min(2, (e^{ε(∞)} − 1)²)}, t_j = e^{(j−1)ε(j)} min{2, (e^{ε(∞)} − 1)ʲ}, of a Gaussian "
-        "also "
-        "4√(B_{2⌊j/2⌋} B_{2⌈j/2⌉}), B_l = E[(P/Q − 1)ˡ]; D_∞ = log(1 + q(e^ε − 1)); never above the base"
+        "D_α ≤ log{1 + Σ_{j≥2} C(α,j) qʲ t_j}/(α−1), q = batch/population, t_j = e^{(j−1)D_j}·min{2, "
+        "(e^ε − 1)ʲ} of the base, or less; D_∞ = log(1 + q(e^ε − 1)); never above the base"
     )
     source: ClassVar[str] = "Wang, Balle, Kasiviswanathan 2019, Thm. 9 and 27; Balle, Barthe, Gaboardi 2018"
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.replace_one})
