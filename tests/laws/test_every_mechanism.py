@@ -149,6 +149,12 @@ def test_its_facts_are_stated(kind: str) -> None:
         assert name == "kind" or info.description, name
 
 
+@each_kind
+def test_its_formula_can_be_read_at_a_glance(kind: str) -> None:
+    """No wall of text: what is long is in the source that it names."""
+    assert len(Mechanism.registry[kind].formula) <= 280
+
+
 @each_example
 def test_an_example_is_a_document(kind: str, example: Document) -> None:
     """It validates, and reads back as it was written."""
