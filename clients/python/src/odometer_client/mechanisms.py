@@ -193,9 +193,8 @@ class DiscreteLaplace(Mechanism):
     A count released with geometric noise, without floating point.
     Not for: Continuous Laplace noise (its curve is lower, up to 29 %); a vector: charge each coordinate.
 
-    Loss of one release: D_α = log{[p^{(1−α)Δ} + p^{αΔ}]/(1+p) + (1−p)/(1+p)·p^{(1−α)Δ}·Σ_{x=1}^{Δ−1}
-    p^{(2α−1)x}}/(α−1), p = e^{−1/b}, D_∞ = ε = Δ/b, ρ = ε·tanh(ε/2), μ = 2Φ⁻¹(e^ε/(1+e^ε)) (both of any
-    ε-DP mechanism).
+    Loss of one release: D_α of the laws e^{−|x|/b} and e^{−|x−Δ|/b} on the integers, summed; D_∞ = ε =
+    Δ/b; ρ and μ those of any ε-DP mechanism, ε·tanh(ε/2) and 2Φ⁻¹(e^ε/(1+e^ε)).
     Source: Ghosh, Roughgarden, Sundararajan 2012; direct summation.
     """
 
@@ -484,10 +483,9 @@ class PoissonSubsampled(Mechanism):
     dataset with add_remove or zero_out, or charge an unsampled gaussian with the noise over the
     replace-one sensitivity (2C).
 
-    Loss of one release: Gaussian base: (α−1)D_α = log E_{x∼N(0,z²)}[(1 − q + q·e^{(2x−1)/(2z²)})^α], ρ =
-    1/(2z²), the supremum of D_α/α; other bases: the least of Zhu and Wang's sum over whole orders, the
-    worst base of the same pure ε, the Gaussian of the same μ, and the base itself; D_∞ = log(1 + q(e^ε −
-    1)); (ε, δ) becomes that and qδ.
+    Loss of one release: Gaussian base: D_α = log E[(1 − q + q·e^{(2x−1)/(2z²)})^α]/(α−1), x ∼ N(0, z²);
+    other bases: the least that their curve, their pure ε and their μ give; ρ that of the base, D_∞ =
+    log(1 + q(e^ε − 1)), δ becomes qδ.
     Source: Mironov, Talwar, Zhang 2019, Thm. 4, 5 and section 3.3; Zhu, Wang 2019, Thm. 5; Balle, Barthe,
     Gaboardi 2018; Dong, Roth, Su 2022, Thm. 2.10 (a μ is dominated by its Gaussian, also on a sample).
     """
@@ -627,10 +625,8 @@ class SampledWithoutReplacement(Mechanism):
     Valid under replace_one only; the size of the population is public here: open the dataset with
     replace_one, or sample by Poisson and charge poisson_subsampled.
 
-    Loss of one release: (α−1)D_α ≤ log{1 + Σ_{j≥2} C(α,j) qʲ t_j}, q = batch/population, t_2 =
-    min{4(e^{ε(2)} − 1), e^{ε(2)} min(2, (e^{ε(∞)} − 1)²)}, t_j = e^{(j−1)ε(j)} min{2, (e^{ε(∞)} − 1)ʲ},
-    of a Gaussian also 4√(B_{2⌊j/2⌋} B_{2⌈j/2⌉}), B_l = E[(P/Q − 1)ˡ]; D_∞ = log(1 + q(e^ε − 1)); never
-    above the base.
+    Loss of one release: D_α ≤ log{1 + Σ_{j≥2} C(α,j) qʲ t_j}/(α−1), q = batch/population, t_j =
+    e^{(j−1)D_j}·min{2, (e^ε − 1)ʲ} of the base, or less; D_∞ = log(1 + q(e^ε − 1)); never above the base.
     Source: Wang, Balle, Kasiviswanathan 2019, Thm. 9 and 27; Balle, Barthe, Gaboardi 2018.
     """
 
