@@ -40,6 +40,11 @@ class Grid:
         return orders
 
     @cached_property
+    def order_ratios(self) -> tuple[tuple[int, int], ...]:
+        """The finite orders as numerator and denominator."""
+        return tuple(order.as_integer_ratio() for order in self.exact_orders)
+
+    @cached_property
     def n_orders(self) -> int:
         return len(self.exact_orders)
 
@@ -71,6 +76,11 @@ class Grid:
     def units(self) -> tuple[Fraction, ...]:
         """The size of one unit of each coordinate."""
         return (NAT_UNIT,) * (self.size - 1) + (DELTA_UNIT,)
+
+    @cached_property
+    def units_in_one(self) -> tuple[int, ...]:
+        """How many units are 1, of each coordinate."""
+        return tuple(unit.denominator for unit in self.units)
 
     def order_at_or_above(self, order: Fraction) -> int | None:
         """Index of the least grid order >= `order`, or None above the last.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import add, sub
-from typing import Self, SupportsFloat
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,37 +15,41 @@ from accountant.rounding import ratio_up, shown_up
 
 Amount = Fraction | float | int
 # An upper bound on a coordinate: an exact rational, or a float already nudged up. Infinity: no bound.
+Ratio = tuple[int, int]
+# Numerator and denominator > 0, not always in lowest terms: fractions are slow to make.
+Bound = float | Ratio
+# An amount as a curve keeps it: a float as it came, everything else as a ratio. Infinity: no bound.
 
 
-def _exact(amount: Amount) -> Fraction | None:
-    """`amount` as a rational, None for no bound; ValueError for what no loss can be."""
-    if isinstance(amount, float):  # most are, and comparing floats is faster than comparing fractions
-        if amount == math.inf:
-            return None
-        if amount >= 0:
-            return Fraction(amount)
+def _bound(amount: Amount) -> Bound:
+    """`amount` as a curve keeps it; ValueError for what no loss can be."""
+    if not amount >= 0:
         raise ValueError(f"a loss is never negative, got {amount!r}")
-    exact = amount if type(amount) is Fraction else Fraction(amount)
-    if exact.numerator < 0:
-        raise ValueError(f"a loss is never negative, got {amount!r}")
-    return exact
+    return float(amount) if isinstance(amount, float) else amount.as_integer_ratio()
+
+
+def _ratio(bound: Bound) -> Ratio | None:
+    """A bound exactly, None for no bound."""
+    if isinstance(bound, tuple):
+        return bound
+    return None if bound == math.inf else bound.as_integer_ratio()
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """The loss of ONE release: an upper bound per coordinate, exact and not yet rounded to units.
 
-    `amounts` is in nats (delta: a probability), one per coordinate of `grid`; None means "no bound".
+    `bounds` is in nats (delta: a probability), one per coordinate of `grid`; infinity means "no bound".
     """
 
     grid: Grid
-    amounts: tuple[Fraction | None, ...]
+    bounds: tuple[Bound, ...]
 
     @classmethod
     def of(
         cls,
         grid: Grid,
-        orders: Iterable[SupportsFloat | Fraction],
+        orders: Iterable[Amount] | npt.NDArray[np.float64],
         *,
         pure: Amount = math.inf,
         rho: Amount = math.inf,
@@ -56,20 +60,74 @@ class Curve:
 
         Raises ValueError for a negative or NaN bound, or a wrong number of orders.
         """
-        finite = [value if isinstance(value, (Fraction, int)) else float(value) for value in orders]
-        if len(finite) != grid.n_orders:
-            raise ValueError(f"expected {grid.n_orders} orders, got {len(finite)}")
-        return cls(grid, tuple(_exact(amount) for amount in (*finite, pure, rho, mu_squared, delta)))
+        others = map(_bound, (pure, rho, mu_squared, delta))
+        if isinstance(orders, np.ndarray):
+            if not orders.min(initial=0.0) >= 0:
+                raise ValueError(f"a loss is never negative, got {orders}")
+            bounds = (*orders.tolist(), *others)
+        else:
+            bounds = (*map(_bound, orders), *others)
+        if len(bounds) != grid.size:
+            raise ValueError(f"expected {grid.n_orders} orders, got {len(bounds) - 4}")
+        return cls(grid, bounds)
+
+    @classmethod
+    def linear(cls, grid: Grid, rho: Fraction, *, mu_squared: Amount = math.inf) -> Self:
+        """D_alpha = rho alpha at every order, exactly. Raises ValueError for a negative rho."""
+        up, down = rho.as_integer_ratio()
+        if up < 0:
+            raise ValueError(f"a loss is never negative, got {rho}")
+        orders = [(order * up, part * down) for order, part in grid.order_ratios]
+        return cls(grid, (*orders, math.inf, (up, down), _bound(mu_squared), (0, 1)))
+
+    @classmethod
+    def of_amounts(cls, grid: Grid, amounts: Iterable[Fraction | None]) -> Self:
+        """From every coordinate, None for no bound."""
+        return cls(grid, tuple(math.inf if amount is None else _bound(amount) for amount in amounts))
 
     @classmethod
     def zero(cls, grid: Grid) -> Self:
         """A release that depends on nobody."""
-        return cls(grid, (Fraction(0),) * grid.size)
+        return cls(grid, (0.0,) * grid.size)
 
     @classmethod
     def no_bound(cls, grid: Grid) -> Self:
         """A release about which nothing can be promised."""
-        return cls(grid, (None,) * grid.size)
+        return cls(grid, (math.inf,) * grid.size)
+
+    @property
+    def amounts(self) -> tuple[Fraction | None, ...]:
+        """Every coordinate exactly, None for no bound."""
+        return self.amounts_from(0)
+
+    def amounts_from(self, place: int) -> tuple[Fraction | None, ...]:
+        """`amounts` from a coordinate on."""
+        return tuple(
+            None if ratio is None else Fraction(*ratio) for ratio in map(_ratio, self.bounds[place:])
+        )
+
+    def without(self, place: int) -> "Curve":
+        """The same with no bound in one coordinate."""
+        return Curve(self.grid, (*self.bounds[:place], math.inf, *self.bounds[place + 1 :]))
+
+    def floats(self) -> npt.NDArray[np.float64]:
+        """Every coordinate as a float, rounded up, shape (size,); infinity for no bound."""
+        return np.array([ratio_up(*one) if isinstance(one, tuple) else one for one in self.bounds])
+
+    def at_most(self, other: "Curve") -> "Curve":
+        """In each coordinate the lesser of two bounds on the same release. Exact."""
+        return Curve(self.grid, tuple(map(_least, self.bounds, other.bounds)))
+
+    def plus(self, other: "Curve", count: int = 1) -> "Curve":
+        """This release and `count` times another, as one. Exact."""
+        pairs = zip(map(_ratio, self.bounds), map(_ratio, other.bounds), strict=True)
+        return Curve(
+            self.grid,
+            tuple(
+                math.inf if mine is None or theirs is None else _sum(*mine, count * theirs[0], theirs[1])
+                for mine, theirs in pairs
+            ),
+        )
 
     def times(self, count: int) -> "Loss":
         """`count` such releases: each coordinate is ceil(count x amount) units, in exact arithmetic.
@@ -78,15 +136,30 @@ class Curve:
         """
         if count < 1:
             raise ValueError(f"a count is at least 1, got {count}")
-        values, unbounded = [], []
-        for amount, unit in zip(self.amounts, self.grid.units, strict=True):
-            if amount is None:
-                values.append(0)
-                unbounded.append(count)
-            else:
-                values.append(-(-count * amount.numerator * unit.denominator // amount.denominator))
-                unbounded.append(0)
-        return Loss(self.grid, tuple(values), tuple(unbounded))
+        ratios = tuple(map(_ratio, self.bounds))
+        # One unit is one over an integer, in every grid.
+        values = tuple(
+            0 if ratio is None else -(-count * ratio[0] * units // ratio[1])
+            for ratio, units in zip(ratios, self.grid.units_in_one, strict=True)
+        )
+        return Loss(self.grid, values, tuple(count if ratio is None else 0 for ratio in ratios))
+
+
+def _least(one: Bound, other: Bound) -> Bound:
+    if isinstance(one, float) and isinstance(other, float):
+        return min(one, other)
+    mine, theirs = _ratio(one), _ratio(other)
+    if mine is None or theirs is None:
+        return one if theirs is None else other
+    return one if mine[0] * theirs[1] <= theirs[0] * mine[1] else other
+
+
+def _sum(n: int, d: int, m: int, e: int) -> Ratio:
+    """n/d + m/e over their least common denominator."""
+    if d == e:
+        return n + m, d
+    shared = math.gcd(d, e)
+    return n * (e // shared) + m * (d // shared), d // shared * e
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ a charge multiplies them by a count of up to 1e9. Parameters may be one rounding
 """
 
 import math
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,15 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
+Number = TypeVar("Number", float, Floats)
 
 _SLACK: Final = 2.0**-36
 """Relative, 1.5e-11. The formulas below have no cancellation worse than that of `excess_exp`
 (2^-41) and otherwise some tens of ulps (2^-48)."""
 _TINY: Final = float(np.finfo(np.float64).tiny)
 """Added where a product may have underflowed."""
+_NEAR: Final = 2.0**-9
+"""Up to here e^x - 1 - x is summed as a series."""
 _FLAT: Final = 40.0
 """Above this, e^x - 1 and e^x agree to the last bit."""
 
@@ -50,13 +53,13 @@ def laplace(scale: float, grid: Grid) -> Floats:
     """
     inverse = 1.0 / _within("scale", scale, 1e-3, 1e12)
     alpha = grid.orders
-    x = (alpha - 1.0) * inverse
-    low, high = np.minimum(x, _FLAT), np.maximum(x, _FLAT)
-    below = alpha * excess_exp(low) + (alpha - 1.0) * excess_exp(-alpha * inverse)
-    # At x >= 40 the second term of A is less than e^-80 of the first.
-    above = high + np.log(alpha / (2.0 * alpha - 1.0))
-    log_a = np.where(x < _FLAT, np.log1p(below / (2.0 * alpha - 1.0)), above)
-    return np.minimum(_up(log_a / (alpha - 1.0)), inverse * (1.0 + 2.0**-50))
+    less, both = alpha - 1.0, 2.0 * alpha - 1.0
+    x = less * inverse
+    below = alpha * excess_exp(np.minimum(x, _FLAT)) + less * excess_exp(-alpha * inverse)
+    log_a = np.log1p(below / both)
+    if x[-1] >= _FLAT:  # there the second term of A is less than e^-80 of the first
+        log_a = np.where(x < _FLAT, log_a, x + np.log(alpha / both))
+    return np.minimum(_up(log_a / less), inverse * (1.0 + 2.0**-50))
 
 
 def randomized_response(epsilon: float, probability_of_truth: float, k: int, grid: Grid) -> Floats:
@@ -87,7 +90,7 @@ def pure(epsilon: float, grid: Grid) -> Floats:
 def laplace_rho(scale: float) -> float:
     """Least rho with which Laplace noise is rho-zCDP: 1/b + e^{-1/b} - 1 (Harrison, Manurangsi 2025)."""
     inverse = 1.0 / _within("scale", scale, 1e-3, 1e12)
-    return _up_scalar(float(excess_exp(np.array([-inverse]))[0]))
+    return _up_scalar(_series(-inverse) if inverse <= _NEAR else math.expm1(-inverse) + inverse)
 
 
 def pure_rho(epsilon: float) -> float:
@@ -125,12 +128,15 @@ def _two_point(epsilon: float, high: float, grid: Grid) -> Floats:
     """
     if epsilon == 0.0:
         return np.zeros(grid.n_orders)
-    t = (grid.orders - 1.0) * epsilon
+    less = grid.orders - 1.0
+    t = less * epsilon
     # min(t, 40) keeps e^t a float; what is above 40 is added to the logarithm.
     low = np.minimum(t, _FLAT)
-    product = high * np.expm1(low) * -np.expm1(-grid.orders * epsilon)
-    log_a = np.where(t <= _FLAT, np.log1p(product), np.logaddexp(0.0, np.log(product + _TINY) + (t - low)))
-    return np.minimum(_up(log_a / (grid.orders - 1.0)), round_up(decimal(epsilon)))
+    product = np.expm1(low) * np.expm1(-grid.orders * epsilon) * -high
+    log_a = np.log1p(product)
+    if t[-1] > _FLAT:
+        log_a = np.where(t <= _FLAT, log_a, np.logaddexp(0.0, np.log(product + _TINY) + (t - low)))
+    return np.minimum(_up(log_a / less), round_up(decimal(epsilon)))
 
 
 def excess_exp(x: Floats) -> Floats:
@@ -138,14 +144,15 @@ def excess_exp(x: Floats) -> Floats:
 
     The subtraction loses 4/|x| ulps; below |x| = 2^-9 the series to x^6 (next term: 2^-45/2520).
     """
-    small = np.clip(x, -(2.0**-9), 2.0**-9)
-    series = (
-        small
-        * small
-        / 2.0
-        * (1.0 + small / 3.0 * (1.0 + small / 4.0 * (1.0 + small / 5.0 * (1.0 + small / 6.0))))
-    )
-    return np.where(small == x, series, np.expm1(x) - x)
+    near = np.abs(x) <= _NEAR
+    found = np.asarray(np.expm1(x) - x)
+    if near.any():
+        found[near] = _series(x[near])
+    return found
+
+
+def _series(x: Number) -> Number:
+    return x * x / 2.0 * (1.0 + x / 3.0 * (1.0 + x / 4.0 * (1.0 + x / 5.0 * (1.0 + x / 6.0))))
 
 
 def _normal_quantile(twice_above_half: float, log_tail: float) -> float:

@@ -45,6 +45,12 @@ LADDER: Final = Grid(
 """Whole orders at which a base is asked for its curve: all up to 64, then 16 in an octave."""
 
 
+@lru_cache(maxsize=1)
+def every_order() -> Grid:
+    """All whole orders from 2 on: for a base whose curve is quick at any number of orders."""
+    return Grid(99, tuple(Fraction(order) for order in range(2, _TOP + 1)))
+
+
 @dataclass(frozen=True)
 class Moments:
     """Upper bounds of (k-1) D_k of a base at the whole orders k = 2, 3, ..., and at order infinity."""
@@ -55,19 +61,19 @@ class Moments:
     """D_infinity, rounded up; infinity where there is no bound."""
 
     @classmethod
-    def of(cls, ladder: Floats, rho: float, pure: float) -> "Moments":
-        """ladder: D at the orders of LADDER; rho: sup of D_alpha/alpha. All rounded up, infinity for
-        no bound.
+    def of(cls, ladder: Grid, curve: Floats, rho: float, pure: float) -> "Moments":
+        """curve: D at the whole orders of `ladder`; rho: sup of D_alpha/alpha. All rounded up, infinity
+        for no bound.
 
         Between orders of the ladder by the chord of the convex (k-1) D_k, or by k (k-1) rho where that
         is less.
         """
         k = np.arange(2.0, _TOP + 1.0)
-        scaled = ladder * (LADDER.orders - 1.0)
+        scaled = curve * (ladder.orders - 1.0)
         bounded = np.isfinite(scaled)
         found = np.full(k.shape, np.inf)
         if bounded.any():
-            known = LADDER.orders[bounded]
+            known = ladder.orders[bounded]
             inside = k <= known[-1]
             found[inside] = np.interp(k[inside], known, scaled[bounded])
         with np.errstate(invalid="ignore"):

@@ -68,8 +68,8 @@ def negative_binomial(run: Run, eta: float, gamma: float) -> tuple[Floats, float
 def poisson(run: Run, mean: float) -> tuple[Floats, float]:
     """C at every order, and at infinity: Papernot, Steinke 2022, Theorem 6; mean >= 1.
 
-    C(a) = mean times delta(log(1 + 1/(a-1))), for any delta with which one run is (eps, delta)-DP: here the
-    least of the conversion of every order (Canonne, Kamath, Steinke 2020) and of pure DP.
+    C(a) = mean times delta(log(1 + 1/(a-1))), for any delta with which one run is (eps, delta)-DP: the least
+    of the conversion of every order (Canonne, Kamath, Steinke 2020), of pure DP, and of total variation.
     """
     epsilons = np.append(np.log1p(1.0 / (run.grid.orders - 1.0)) * (1.0 - 2.0**-50), 0.0)
     found = np.minimum(mean * _delta(run, epsilons) * _UP, np.finfo(np.float64).max)
@@ -91,6 +91,9 @@ def _delta(run: Run, epsilons: Floats) -> Floats:
         # (e^pure - e^eps)/(1 + e^pure), the most of any pure mechanism.
         gap = np.minimum(epsilons * (1.0 - 2.0**-50) - run.pure * (1.0 + 2.0**-50), 0.0)
         best = np.minimum(best, -np.expm1(gap) / (1.0 + math.exp(-run.pure)))
+    # At no epsilon more than the total variation, which Pinsker and Bretagnolle, Huber 1979 bound by D_1.
+    least = min(run.rho, run.pure, *losses[:1].tolist())
+    best = np.minimum(best, math.sqrt(min(least / 2.0, -math.expm1(-least))) if least else 0.0)
     return np.minimum(best * _UP + _TINY, 1.0) * (best > 0.0)
 
 

@@ -10,7 +10,7 @@ _LIBM = 4 * 2.0**-52
 
 def decimal(number: float) -> Fraction:
     """What a number on the wire means: its shortest decimal, exactly."""
-    return Fraction(repr(float(number)))
+    return Fraction(*Decimal(repr(float(number))).as_integer_ratio())  # quicker than from the text
 
 
 def round_up(exact: Fraction) -> float:

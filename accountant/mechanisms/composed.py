@@ -1,17 +1,15 @@
 """Several releases as one mechanism, and one release as seen by several units."""
 
-import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from accountant import renyi_group, renyi_subsampled
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Around, Base, Mechanism, Whole
-from accountant.mechanisms.curves import multiplier_of, pure_curve
+from accountant.mechanisms.curves import gaussian_curve, multiplier_of, pure_curve
 from accountant.rounding import decimal, round_up
 
 
@@ -68,15 +66,10 @@ class Composed(Mechanism):
         return list(zip(self.mechanisms, self.counts or (1,) * len(self.mechanisms), strict=True))
 
     def curve(self, grid: Grid) -> Curve:
-        curves = [(mechanism.curve(grid).amounts, count) for mechanism, count in self.terms()]
-        totals: list[Fraction | None] = []
-        for place in range(grid.size):
-            total: Fraction | None = Fraction(0)
-            for amounts, count in curves:
-                amount = amounts[place]
-                total = None if total is None or amount is None else total + count * amount
-            totals.append(total)
-        return Curve(grid, tuple(totals))
+        total = Curve.zero(grid)
+        for mechanism, count in self.terms():
+            total = total.plus(mechanism.curve(grid), count)
+        return total
 
     def as_gaussian(self) -> float | None:
         total = Fraction(0)
@@ -135,7 +128,7 @@ class Grouped(Around):
         k, one = self.group_size, self.base.curve(grid)
         if k == 1:
             return one
-        pure, rho, mu_squared, delta = one.amounts[grid.n_orders :]
+        pure, rho, mu_squared, delta = one.amounts_from(grid.pure)
         if delta is None:
             return Curve.no_bound(grid)
         if delta > 0:
@@ -143,32 +136,24 @@ class Grouped(Around):
             if pure is None or together >= 1:
                 return Curve.no_bound(grid)
             return self._stated(k * pure, together, grid)
-        found = list(self._stated(k * pure, delta, grid).amounts if pure is not None else (None,) * grid.size)
-        found[grid.delta] = Fraction(0)
-
-        def add(place: int, bound: Fraction | None) -> None:
-            old = found[place]
-            if bound is not None and (old is None or bound < old):
-                found[place] = bound
-
-        add(grid.rho, None if rho is None else rho * k * k)
-        add(grid.mu_squared, None if mu_squared is None else mu_squared * k * k)
-        squared, mu = found[grid.rho], found[grid.mu_squared]
-        add(grid.rho, None if mu is None else mu / 2)
-        by_order = renyi_group.renyi(self._floats, k, grid)
-        for place, order in enumerate(grid.exact_orders):
-            add(place, None if squared is None else order * squared)
-            add(place, None if mu is None else order * mu / 2)
-            add(place, None if math.isinf(by_order[place]) else Fraction(float(by_order[place])))
-        known = [math.inf if amount is None else round_up(amount) for amount in found[: grid.n_orders]]
-        points = (grid.orders, (grid.orders - 1.0) * known * (1.0 + 2.0**-50))
-        for place, bound in enumerate(renyi_subsampled.convex_below([points], grid)):
-            add(place, None if math.isinf(bound) else Fraction(float(bound)))
-        return Curve(grid, tuple(found))
+        found = Curve.of(grid, renyi_group.renyi(self._floats, k, grid))
+        if pure is not None:
+            found = found.at_most(self._stated(k * pure, delta, grid))
+        if rho is not None:
+            found = found.at_most(Curve.linear(grid, rho * k * k))
+        if mu_squared is not None:
+            found = found.at_most(gaussian_curve(mu_squared * k * k, grid))
+        # What a rho or mu of the pure part says of the orders, too.
+        _, rho, mu_squared, _ = found.amounts_from(grid.pure)
+        if rho is not None:
+            found = found.at_most(Curve.linear(grid, rho))
+        if mu_squared is not None:
+            found = found.at_most(gaussian_curve(mu_squared, grid))
+        scaled = (grid.orders - 1.0) * found.floats()[: grid.n_orders] * (1.0 + 2.0**-50)
+        return found.at_most(Curve.of(grid, renyi_subsampled.convex_below([(grid.orders, scaled)], grid)))
 
     def _floats(self, grid: Grid) -> renyi_group.Floats:
-        amounts = self.base.curve(grid).amounts[: grid.n_orders]
-        return np.array([math.inf if amount is None else round_up(amount) for amount in amounts])
+        return self.base.curve(grid).floats()[: grid.n_orders]
 
     @staticmethod
     def _stated(epsilon: Fraction, delta: Fraction, grid: Grid) -> Curve:

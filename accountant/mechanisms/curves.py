@@ -26,8 +26,7 @@ def pure_curve(epsilon: float, grid: Grid, *, pure: Amount | None = None, delta:
 
 def gaussian_curve(mu_squared: Fraction, grid: Grid) -> Curve:
     """The curve of a Gaussian mechanism of μ = 1/noise_multiplier, exactly."""
-    orders = [order * mu_squared / 2 for order in grid.exact_orders]
-    return Curve.of(grid, orders, rho=mu_squared / 2, mu_squared=mu_squared)
+    return Curve.linear(grid, mu_squared / 2, mu_squared=mu_squared)
 
 
 def multiplier_of(mu_squared: Fraction) -> float:

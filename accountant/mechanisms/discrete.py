@@ -45,7 +45,7 @@ class DiscreteGaussian(Mechanism):
         if z == 0:
             return Curve.no_bound(grid)
         rho = 1 / (2 * z**2)
-        return Curve.of(grid, [order * rho for order in grid.exact_orders], rho=rho)
+        return Curve.linear(grid, rho)
 
     def noisier(self, factor: float) -> Self | None:
         return self.model_copy(update={"noise_multiplier": more_noise(self.noise_multiplier, factor)})

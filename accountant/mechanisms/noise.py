@@ -3,6 +3,7 @@
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from accountant import renyi
@@ -10,7 +11,7 @@ from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Mechanism, Number, bounded
 from accountant.mechanisms.curves import gaussian_curve
-from accountant.rounding import decimal
+from accountant.rounding import decimal, round_up
 
 LEAST_NOISE_MULTIPLIER = 0.01
 MOST_NOISE_MULTIPLIER = 1e9
@@ -97,6 +98,12 @@ class Laplace(Mechanism):
         if self.epsilon is not None:
             return decimal(self.epsilon)
         return 1 / decimal(self.scale_over_sensitivity or 0.0)
+
+    def floats(self, grid: Grid) -> renyi.Floats:
+        """Its curve and then D at infinity and rho, rounded up, shape (n_orders + 2,): quick at any grid."""
+        epsilon = self._epsilon()
+        scale = float(1 / epsilon)
+        return np.append(renyi.laplace(scale, grid), [round_up(epsilon), renyi.laplace_rho(scale)])
 
     def curve(self, grid: Grid) -> Curve:
         epsilon = self._epsilon()

@@ -80,42 +80,43 @@ def _sampled_pure(epsilon: Fraction, delta: Fraction, rate: float, grid: Grid) -
     return pure_curve(found, grid, pure=min(decimal(found), epsilon), delta=kept)
 
 
-def _least(grid: Grid, found: renyi_subsampled.Floats, *curves: Curve) -> Curve:
-    """In each coordinate the least bound; `found` at the finite orders."""
-    orders = [None if math.isinf(value) else Fraction(float(value)) for value in found]
-    columns = zip((*orders, None, None, None, None), *(curve.amounts for curve in curves), strict=True)
-    least = [min((amount for amount in column if amount is not None), default=None) for column in columns]
-    least[grid.delta] = Fraction(0)
-    return Curve(grid, tuple(least))
-
-
 def _scaled(curve: Curve, grid: Grid) -> tuple[renyi_subsampled.Floats, renyi_subsampled.Floats]:
     """Its bounds of (alpha-1) D_alpha, as points."""
-    amounts = curve.amounts[: grid.n_orders]
-    bounds = [math.inf if amount is None else round_up(amount) for amount in amounts]
-    return grid.orders, (grid.orders - 1.0) * bounds * (1.0 + 2.0**-50)
+    return grid.orders, (grid.orders - 1.0) * curve.floats()[: grid.n_orders] * (1.0 + 2.0**-50)
 
 
 def _moments(base: Mechanism) -> renyi_subsampled.Moments:
-    found = _ladder(base)
-    n_orders = renyi_subsampled.LADDER.n_orders
-    return renyi_subsampled.Moments.of(found[:n_orders], float(found[n_orders + 1]), float(found[n_orders]))
+    ladder = renyi_subsampled.every_order() if _is_quick(base) else renyi_subsampled.LADDER
+    found = _floats(base, ladder)
+    return renyi_subsampled.Moments.of(
+        ladder, found[: ladder.n_orders], float(found[ladder.rho]), float(found[ladder.pure])
+    )
 
 
-def _ladder(base: Mechanism) -> renyi_subsampled.Floats:
+def _is_quick(base: Mechanism) -> bool:
+    """Whether its curve is quick at thousands of orders, and no line: for that its rho is enough."""
+    if isinstance(base, Composed):
+        return any(map(_is_quick, base.mechanisms)) and all(
+            bool(part.as_gaussian()) or _is_quick(part) for part in base.mechanisms
+        )
+    return isinstance(base, Laplace)
+
+
+def _floats(base: Mechanism, ladder: Grid) -> renyi_subsampled.Floats:
     """Its curve on the ladder, its pure part and its rho, rounded up; infinity for no bound.
 
     As floats from the start where that is quick: exact sums of so many orders are not.
     """
-    ladder, noise = renyi_subsampled.LADDER, base.as_gaussian()
+    noise = base.as_gaussian()
     if noise:
         rho = 0.5 / noise**2 * (1.0 + 2.0**-50)
-        return np.array([*(ladder.orders * rho), math.inf, rho]) * (1.0 + 2.0**-50)
+        return np.append(ladder.orders * rho, [math.inf, rho]) * (1.0 + 2.0**-50)
+    if isinstance(base, Laplace):
+        return base.floats(ladder)
     if isinstance(base, Composed):
-        total = np.sum([count * _ladder(part) for part, count in base.terms()], axis=0)
+        total = np.sum([count * _floats(part, ladder) for part, count in base.terms()], axis=0)
         return np.asarray(total * (1.0 + 2.0**-47), dtype=np.float64)
-    amounts = base.curve(ladder).amounts[: ladder.rho + 1]
-    return np.array([math.inf if amount is None else round_up(amount) for amount in amounts])
+    return base.curve(ladder).floats()[: ladder.rho + 1]
 
 
 def _amplified(base: Mechanism, rate: float, grid: Grid, *, poisson: bool) -> Curve:
@@ -123,32 +124,29 @@ def _amplified(base: Mechanism, rate: float, grid: Grid, *, poisson: bool) -> Cu
     the base's own.
     """
     own = base.curve(grid)
-    pure, delta = own.amounts[grid.pure], own.amounts[grid.delta]
-    if delta is None or all(amount is None for amount in own.amounts[: grid.delta]):
+    pure, _, mu_squared, delta = own.amounts_from(grid.pure)
+    if delta is None or all(bound == math.inf for bound in own.bounds[: grid.delta]):
         return Curve.no_bound(grid)
     if delta > 0:
         return Curve.no_bound(grid) if pure is None else _sampled_pure(pure, delta, rate, grid)
     points = [_scaled(own, grid)]
-    curves = []
     # Without mu: a sampled Gaussian has none, though its base has.
-    kept = list(own.amounts)
-    kept[grid.mu_squared] = None
-    curves.append(Curve(grid, tuple(kept)))
+    least = own.without(grid.mu_squared)
     if pure is not None:
-        curves.append(_sampled_pure(pure, delta, rate, grid))
-        points.append(_scaled(curves[-1], grid))
+        sampled = _sampled_pure(pure, delta, rate, grid)
+        points.append(_scaled(sampled, grid))
+        least = least.at_most(sampled)
         if poisson and 0 < pure <= 500:
             points.append((grid.orders, renyi_subsampled.pure_poisson(round_up(pure), rate, grid)))
     moments = _moments(base)
     if poisson:
         points += renyi_subsampled.poisson(moments, rate, grid, reversible=isinstance(base, Laplace))
-        mu_squared = own.amounts[grid.mu_squared]
         if mu_squared and Fraction(1, 10**17) < mu_squared < 10**3:
             points.append((grid.orders, _gaussian_points(mu_squared, rate, grid)))
     else:
         noise = base.noise_multiplier if isinstance(base, Gaussian) else None
         points += renyi_subsampled.without_replacement(moments, rate, grid, gaussian=noise)
-    return _least(grid, renyi_subsampled.convex_below(points, grid), *curves)
+    return least.at_most(Curve.of(grid, renyi_subsampled.convex_below(points, grid)))
 
 
 def _gaussian_points(mu_squared: Fraction, rate: float, grid: Grid) -> renyi_subsampled.Floats:
@@ -323,4 +321,4 @@ class ShuffledEpochs(Around):
 
     def curve(self, grid: Grid) -> Curve:
         once = self.base.curve(grid)
-        return Curve(grid, tuple(None if amount is None else self.epochs * amount for amount in once.amounts))
+        return Curve.zero(grid).plus(once, self.epochs)

@@ -84,7 +84,7 @@ class Zcdp(Mechanism):
         rho = decimal(self.rho)
         if rho == 0:
             return Curve.zero(grid)
-        return Curve.of(grid, [order * rho for order in grid.exact_orders], rho=rho)
+        return Curve.linear(grid, rho)
 
     def noisier(self, factor: float) -> Self | None:
         return self.model_copy(update={"rho": bounded(self.rho / factor, 0.0, MOST)})

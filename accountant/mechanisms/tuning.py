@@ -4,14 +4,13 @@ import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from accountant import renyi, renyi_tuning
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Around, Base, Document, Number
-from accountant.rounding import decimal, log_up, round_up
+from accountant.rounding import decimal, log_up
 
 _ONE_ORDER: Final = Grid(0, (Fraction(2),))
 
@@ -89,18 +88,19 @@ class Tuned(Around):
 
     @model_validator(mode="after")
     def _no_delta(self) -> Self:
-        if self.base.curve(_ONE_ORDER).amounts[_ONE_ORDER.delta]:
+        if self.base.curve(_ONE_ORDER).floats()[_ONE_ORDER.delta]:
             raise ValueError(
                 "the base has a δ of its own, which the theorem does not cover: use a base without"
             )
         return self
 
     def curve(self, grid: Grid) -> Curve:
-        amounts = self.base.curve(grid).amounts
-        if amounts[grid.delta] is None:
+        losses = self.base.curve(grid).floats()
+        if math.isinf(losses[grid.delta]):
             return Curve.no_bound(grid)
-        losses = [math.inf if amount is None else round_up(amount) for amount in amounts]
-        run = renyi_tuning.Run(grid, np.array(losses[: grid.n_orders]), losses[grid.pure], losses[grid.rho])
+        run = renyi_tuning.Run(
+            grid, losses[: grid.n_orders], float(losses[grid.pure]), float(losses[grid.rho])
+        )
         law = self.repeats
         if law.mean is not None:
             log_mean, added = log_up(decimal(law.mean)), renyi_tuning.poisson(run, law.mean)
@@ -112,7 +112,7 @@ class Tuned(Around):
         known = pure <= 1e6
         return Curve.of(
             grid,
-            orders.tolist(),
+            orders,
             pure=pure,
             rho=min(rho, renyi.pure_rho(pure)) if known else rho,
             mu_squared=Fraction(renyi.pure_mu(pure)) ** 2 if known else math.inf,

@@ -27,12 +27,19 @@ def log_mean(repeats: Document) -> Real:
     return mp.log(eta * (1 - gamma) / (gamma * (1 - gamma**eta)))
 
 
-def delta(curve: list[tuple[Real, Real]], pure: Real, epsilon: Real) -> Real:
-    """The least of all conversions."""
+def rho(base: Document) -> Real:
+    if base["kind"] == "gaussian":
+        return 1 / (2 * number(base["noise_multiplier"]) ** 2)
+    epsilon = number(base["epsilon"])
+    return epsilon + mp.expm1(-epsilon) if base["kind"] == "laplace" else epsilon * mp.tanh(epsilon / 2)
+
+
+def delta(curve: list[tuple[Real, Real]], kl: Real, pure: Real, epsilon: Real) -> Real:
+    """The least of all conversions, and of Pinsker's and of Bretagnolle and Huber's bound; kl: D_1 at most."""
     found = [mp.exp((b - 1) * (loss - epsilon)) * (1 - 1 / b) ** (b - 1) / b for b, loss in curve]
     if not mp.isinf(pure):
         found.append(max(mp.mpf(0), (mp.exp(pure) - mp.exp(epsilon)) / (1 + mp.exp(pure))))
-    return min([mp.mpf(1), *found])
+    return min([mp.sqrt(kl / 2), mp.sqrt(-mp.expm1(-kl)), *found])
 
 
 @lru_cache(maxsize=4)
@@ -45,8 +52,9 @@ def truths(text: str) -> tuple[dict[Any, Real], Real]:
         pure = oracles.pure(base)
         if repeats["distribution"] == "poisson":
             mean = number(repeats["mean"])
-            added = [mean * delta(curve, pure, mp.log(1 + 1 / (a - 1))) for a, _ in curve]
-            last = mean * delta(curve, pure, mp.mpf(0))
+            kl = min(curve[0][1], rho(base), pure)
+            added = [mean * delta(curve, kl, pure, mp.log(1 + 1 / (a - 1))) for a, _ in curve]
+            last = mean * delta(curve, kl, pure, mp.mpf(0))
         else:
             eta = {"geometric": 1, "logarithmic": 0}.get(repeats["distribution"], repeats.get("eta"))
             log_gamma = mp.log(number(repeats["gamma"]))
