@@ -142,7 +142,14 @@ def _step(entry: Mapping[str, Any]) -> str:
     if "open" in step:
         return f"session opened ({words.said(step['open'])}): "
     end = ", its last" if step["last"] else ""
-    return f"session {step['id']}, {'above' if step['above'] else 'below'} in run {step['run']}{end}: "
+    return f"session {step['id']}, {_answer(step, entry['command']['charges'])}{end}: "
+
+
+def _answer(step: Mapping[str, Any], charges: Iterable[Mapping[str, Any]]) -> str:
+    """An answer of a sparse vector's run, or of votes, where each query is a run of its own."""
+    if all(item["mechanism"]["kind"] == "above_threshold" for item in charges):
+        return f"above in run {step['run']}"
+    return f"query {step['run']} {'answered' if step['above'] else 'without consensus, not answered'}"
 
 
 _LINES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
@@ -152,7 +159,9 @@ _LINES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "settled": _settled,
     "budget_set": lambda entry: f"budget set: {words.budget_said(entry['entry']['budget'])}",
     "partitions_added": lambda entry: f"partitions added: {', '.join(entry['partitions'])}",
-    "session_closed": lambda entry: f"session {entry['session']} closed, {entry['above']} above",
+    "session_closed": lambda entry: (
+        f"session {entry['session']} closed, {entry['above']} above its threshold"
+    ),
     "derived": lambda entry: f"made of entry {entry['command']['parent']}: {entry['command']['description']}",
     "closed": lambda _: "closed: no more charges",
     "frozen": lambda entry: f"frozen: entry {entry['seen'][0]} was there and is gone or differs",

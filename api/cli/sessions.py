@@ -1,12 +1,15 @@
 """`odometer sessions`, `close-session`: interactive mechanisms that take answers. Runners open them."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from api.cli import words
 from api.cli.asked import Dataset
 from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, moment, out, print_json
+
+if TYPE_CHECKING:
+    from odometer_client import Session
 
 
 def sessions(
@@ -21,7 +24,7 @@ def sessions(
     for item in found:
         group = f", group {item['group']['name']}" if item["group"] else ""
         out.print(f"{item.id:>6}  since {moment(item['time'])}  {words.said(item['session'])}{group}")
-        so_far = f"run {item.run}, {item.above} above so far, {item.above_left} more may come"
+        so_far = _so_far(item)
         out.print(f"        by {item['by'] or item['principal']}, {so_far}", style="dim")
     if not found:
         out.print("No session is open.")
@@ -46,4 +49,13 @@ def close_session(
     if format_ is Format.json:
         print_json(closed)
         return
-    out.print(f"closed  {dataset}, session {session_id}, {closed['session']['above']} above in all")
+    out.print(
+        f"closed  {dataset}, session {session_id}, {closed['session']['above']} above its threshold in all"
+    )
+
+
+def _so_far(item: "Session") -> str:
+    """How an open session goes, in the words of its kind."""
+    if item["session"]["kind"] == "confident_gnmax":
+        return f"query {item.run}, {item.above} answered so far, {item.above_left} more may be"
+    return f"run {item.run}, {item.above} above so far, {item.above_left} more may come"

@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from command_line import runner
 from serving import ONE, Live, live
 
 SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
@@ -191,3 +192,24 @@ def test_of_a_revoked_key_an_admin_closes_the_session(service: Live) -> None:
     assert problem(post(service, f"{path}/answers", {"above": True}, "a1")) == (403, "forbidden")
     closed = post(service, f"{path}/close", {}, role="admin").json()["session"]
     assert (closed["open"], closed["above"]) == (False, 0)
+
+
+def test_the_command_line_says_steps_in_the_words_of_their_kind(service: Live) -> None:
+    """A query on votes is answered or is without consensus; a sparse vector's is above its threshold."""
+    run = runner(ODOMETER_URL=service.url, ODOMETER_KEY=service.keys["charger"], COLUMNS="200")
+    service.open("words", adjacency="replace_one")
+    votes = {"kind": "confident_gnmax", "noise_multiplier_check": 9.0, "noise_multiplier_answer": 9.0}
+    made = post(service, "/v1/datasets/words/sessions", {"session": votes | {"max_answers": 3}}, "open")
+    number = made.json()["session"]["id"]
+    path = f"/v1/datasets/words/sessions/{number}"
+    for place, above in enumerate((True, False)):
+        post(service, f"{path}/answers", {"above": above}, f"a{place}")
+    assert "query 3, 1 answered so far, 2 more may be" in run("sessions", "words").stdout
+    assert "1 above its threshold in all" in run("close-session", "words", number).stdout
+    ledger = run("ledger", "words").stdout
+    assert "query 1 answered: charged" in ledger
+    assert "query 2 without consensus, not answered: charged" in ledger
+    path = opened(service, "runs")
+    post(service, f"{path}/answers", {"above": True}, "a1")
+    assert "run 2, 1 above so far, 2 more may come" in run("sessions", "runs").stdout
+    assert "above in run 1: charged" in run("ledger", "runs").stdout

@@ -167,6 +167,36 @@ def test_what_was_made_of_a_release_is_in_the_ledger(visitor, admin) -> None:
     assert visitor.page.locator("main img, main b").count() == 0
 
 
+def test_steps_of_sessions_are_said_in_the_words_of_their_kind(visitor, admin) -> None:
+    """A query on votes is answered or is without consensus; a sparse vector's is above its threshold."""
+    life = {"name": "life", "kind": "zcdp", "rho": 100.0}
+    admin.create_dataset("steps", unit="person", adjacency="replace_one", delta=1e-6, budgets=[life])
+    noise = {"noise_multiplier_check": 9.0, "noise_multiplier_answer": 9.0}
+    votes = admin.open_session("steps", {"kind": "confident_gnmax", "max_answers": 2, **noise})
+    for above in (True, False, True):
+        votes.answer(above)
+    epsilons = {"epsilon_threshold": 0.1, "epsilon_answers": 0.2}
+    runs = admin.open_session("steps", {"kind": "sparse_vector", "max_above": 3, **epsilons})
+    runs.answer(True)
+    runs.close()
+    visitor.open("/datasets/steps")
+    visitor.sign_in()
+    said = visitor.page.locator("#ledger tbody tr")
+    for place, words in enumerate(
+        (
+            "1 above its threshold; what was paid stays paid",
+            "above in run 1",
+            "Opens a session: Sparse vector",
+            "query 3 answered, its last",
+            "query 2 without consensus, not answered",
+            "query 1 answered",
+            "Opens a session: Confident-GNMax",
+        )
+    ):
+        expect(said.nth(place)).to_contain_text(words)
+    expect(visitor.page.locator("#ledger")).not_to_contain_text("below")
+
+
 def test_the_ledger_turns_pages_newest_first(visitor) -> None:
     page = visitor.page
     visitor.open("/datasets/patients-2026")

@@ -3,7 +3,7 @@
 import { attempt, get } from "./api.js";
 import { byId, chip, fill, h, table } from "./dom.js";
 import { count, exact, when } from "./numbers.js";
-import { budgetKind, charges, scopeWords, windowWord } from "./words.js";
+import { budgetKind, charges, mechanismKind, scopeWords, windowWord } from "./words.js";
 
 const PAGE = 20;
 const SHOWN_ITEMS = 3;
@@ -43,13 +43,19 @@ function about({ command = {}, team, by }, names) {
   return parts.length ? h("div", { class: "small muted" }, parts.join(" · ")) : null;
 }
 
+/** An answer of a session: of a sparse vector's runs, or of votes, where each query is a run of its own. */
+function answer({ above, run }, items) {
+  if (items.every((item) => item.mechanism.kind === "above_threshold")) return `above in run ${count(run)}`;
+  return `query ${count(run)} ${above ? "answered" : "without consensus, not answered"}`;
+}
+
 /** What a charge did of a session. */
-function step(session) {
+function step({ session, charges: items }) {
   if (!session) return null;
-  const { open, id, above, run, last } = session;
+  const { open, id, last } = session;
   const said = open
-    ? `Opens a session: ${open.kind}`
-    : `Session ${id}: ${above ? "above" : "below"} in run ${count(run)}${last ? ", its last" : ""}`;
+    ? `Opens a session: ${mechanismKind(open.kind)}`
+    : `Session ${id}: ${answer(session, items)}${last ? ", its last" : ""}`;
   return h("div", { class: "small muted" }, said);
 }
 
@@ -57,7 +63,7 @@ function charged(entry, names) {
   const lines = charges(entry.command?.charges ?? []);
   const rest = lines.length - SHOWN_ITEMS;
   return [
-    step(entry.command?.session),
+    step(entry.command ?? {}),
     lines.slice(0, SHOWN_ITEMS).map((line) => h("div", {}, line)),
     rest > 0 ? h("div", { class: "muted" }, `and ${rest} more`) : null,
     about(entry, names),
@@ -85,7 +91,7 @@ const HAPPENED = {
   },
   partitions_added: (entry) => some(entry.partitions, "New:"),
   synced: (entry) => (entry.closed ? "The dataset was closed" : "The dataset's budgets, as they are from here on"),
-  session_closed: (entry) => `Session ${entry.session}: ${count(entry.above)} above; what was paid stays paid`,
+  session_closed: (entry) => `Session ${entry.session}: ${count(entry.above)} above its threshold; what was paid stays paid`,
   derived: (entry) => [h("div", {}, `“${entry.command.description}”`), h("div", { class: "small muted" }, `made of entry ${count(entry.command.parent)}; costs nothing`)],
   closed: () => "Nothing more can be charged",
   frozen: (entry) => `The ledger went back in time: entry ${count(entry.seen[0])} was there and is gone or differs. Nothing is charged from here on`,

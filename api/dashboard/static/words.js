@@ -69,6 +69,8 @@ const MECHANISM = {
   renyi_curve: "Rényi curve",
   non_private: "Not private",
   poisson_subsampled: "Poisson-subsampled",
+  sparse_vector: "Sparse vector",
+  confident_gnmax: "Confident-GNMax",
 };
 
 export function mechanismKind(kind) {
