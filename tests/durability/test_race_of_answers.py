@@ -17,7 +17,7 @@ from accountant.verify import verify
 from odometer_client.keys import new_key
 
 CALLERS = 32
-ATTEMPTS = 2000
+ATTEMPTS = 400
 SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.25, "epsilon_answers": 0.25}
 RUN = 0.5
 """Pure epsilon of a run."""
