@@ -30,24 +30,26 @@ def bounded_range(epsilon: float, grid: Grid) -> Floats:
     """
     if not 0.0 <= epsilon <= 1e3:
         raise ValueError(f"epsilon is {epsilon}; a number between 0 and 1e3 works")
-    alpha, x = grid.orders, np.array(epsilon / 2.0)
-    parts = (alpha * _log_sinhc(alpha * x), (alpha - 1.0) * _log_sinhc((alpha - 1.0) * x), _log_sinhc(x))
+    alpha, less = grid.orders, grid.orders - 1.0
+    factors = np.concatenate([alpha, less, [1.0]])
+    parts = factors * _log_sinhc(factors * (epsilon / 2.0))
+    first, rest = parts[: alpha.size], parts[alpha.size : -1] + parts[-1]
     # The three cancel by a factor of at most about alpha, or 1/(alpha-1): 32 ulps of each cover their errors.
-    log_a = parts[0] - parts[1] - parts[2] + 32.0 * _ULP * (parts[0] + parts[1] + parts[2])
-    above = np.maximum(log_a, 0.0) / (alpha - 1.0) * (1.0 + 16.0 * _ULP) + _TINY
+    log_a = first - rest + 32.0 * _ULP * (first + rest)
+    above = np.maximum(log_a, 0.0) / less * (1.0 + 16.0 * _ULP) + _TINY
     quadratic = alpha * (epsilon * epsilon / 8.0) * (1.0 + 16.0 * _ULP) + _TINY
     return np.minimum(np.minimum(above, quadratic), epsilon * (1.0 + 4.0 * _ULP))
 
 
 def _log_sinhc(y: Floats) -> Floats:
     """log(sinh(y)/y) for y >= 0, right to 16 ulps however small; up to 1 by the series (next term: 2^-80)."""
-    small = np.minimum(y, 1.0)
-    square = small * small
-    large = np.maximum(y, 1.0)
-    tail = np.ones_like(small)
+    near = y <= 1.0
+    square = np.square(y[near])
+    tail = np.ones_like(square)
     for k in range(10, 1, -1):
-        tail = 1.0 + tail * square / (2.0 * k * (2.0 * k + 1.0))
-    found = np.where(
-        y <= 1.0, np.log1p(square / 6.0 * tail), large - np.log(2.0 * large) + np.log1p(-np.exp(-2.0 * large))
-    )
-    return np.asarray(found, dtype=np.float64)
+        tail = 1.0 + tail * (square / (2.0 * k * (2.0 * k + 1.0)))
+    found = np.empty_like(y)
+    found[near] = np.log1p(square / 6.0 * tail)
+    large = y[~near]
+    found[~near] = large - np.log(2.0 * large) + np.log1p(-np.exp(-2.0 * large))
+    return found

@@ -118,7 +118,4 @@ class PateGnmax(Mechanism):
         return self.model_copy(update={name: bounded(noise, least, MOST_NOISE_MULTIPLIER)})
 
     def as_gaussian(self) -> float | None:
-        squared = self._squared_multiplier()
-        if squared == 0:
-            return None
-        return math.sqrt(round_down(squared)) * (1 - 2.0**-51)
+        return math.sqrt(round_down(self._squared_multiplier())) * (1 - 2.0**-51)
