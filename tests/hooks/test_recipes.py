@@ -36,7 +36,7 @@ def run_commands(block: str, service: Service) -> str:
 
 @pytest.mark.filterwarnings("ignore:Secure RNG turned off")
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize("recipe", ["opacus.md", "opendp.md", "sparse_vector.md"])
+@pytest.mark.parametrize("recipe", ["opacus.md", "opendp.md", "sparse_vector.md", "confident_gnmax.md"])
 def test_a_recipe_runs(
     recipe: str,
     service: Service,
