@@ -6,6 +6,7 @@ from typing import Any, Final
 from accountant.deriving import DEPTH_MAX, depth_of
 from accountant.errors import LedgerCorrupt
 from accountant.ledger import State
+from accountant.mechanisms.base import thawed
 from accountant.stores import Row, Store
 
 SCAN_MAX: Final = 10_000
@@ -28,7 +29,7 @@ def lineage(store: Store, state: State, number: int, after: int) -> dict[str, An
     found, following = family.descendants(number, max(after, number))
     return {
         "dataset": state.dataset.name,
-        "entry": shown(family.row(number)),
+        "entry": shown(row),
         "ancestors": [shown(family.row(one)) for one in chain],
         "descendants": [shown(one) for one in found],
         "next": following,
@@ -36,10 +37,29 @@ def lineage(store: Store, state: State, number: int, after: int) -> dict[str, An
 
 
 def shown(row: Row | None) -> dict[str, Any]:
-    """An entry as the ledger's pages have it."""
+    """What a reader needs of an entry: its number, who made it and when, of what, and what it is.
+
+    The whole of it is on the ledger's pages.
+    """
+    row, entry = _read(row)
+    command, made = entry["command"], entry["type"] == "derived"
+    return {
+        "sequence": row.sequence,
+        "hash": row.hash,
+        "type": entry["type"],
+        "time": entry["time"],
+        "principal": entry["principal"],
+        "by": entry.get("by"),
+        "parent": command["parent"] if made else None,
+        "description": command["description"] if made else None,
+        "charges": None if made else [thawed(item) for item in command["charges"]],
+    }
+
+
+def _read(row: Row | None) -> tuple[Row, dict[str, Any]]:
     if row is None:
         raise LedgerCorrupt("an entry that another one names is missing: run odometer verify")
-    return {"sequence": row.sequence, "hash": row.hash, "entry": json.loads(row.body)}
+    return row, json.loads(row.body)
 
 
 class _Family:
@@ -60,13 +80,13 @@ class _Family:
     def ancestors(self, number: int) -> list[int]:
         """From its parent to the charge at the start. Raises LedgerCorrupt where the line breaks."""
         chain: list[int] = []
-        entry = shown(self.row(number))["entry"]
+        _, entry = _read(self.row(number))
         while entry["type"] == "derived":
             parent = int(entry["command"]["parent"])
             if len(chain) >= DEPTH_MAX or parent >= (chain[-1] if chain else number):
                 raise LedgerCorrupt(f"the ancestors of entry {number} have no end: run odometer verify")
             chain.append(parent)
-            entry = shown(self.row(parent))["entry"]
+            _, entry = _read(self.row(parent))
         return chain
 
     def descendants(self, number: int, after: int) -> tuple[list[Row], int | None]:

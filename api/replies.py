@@ -407,14 +407,33 @@ class DerivedReceipt(Reply):
     """This key was used before, for the same: nothing was recorded again."""
 
 
+class KinReply(Reply):
+    """An entry of a line of descent: a release, or what was made of one. The ledger has the whole of it."""
+
+    sequence: int
+    hash: str
+    type: str
+    """charged, held or derived."""
+    time: str
+    principal: str
+    by: str | None
+    """Who asked on the principal's behalf."""
+    parent: int | None
+    """The number of the entry that it was made of; null of a release."""
+    description: str | None
+    """What it is, as its maker said; null of a release."""
+    charges: list[ChargeReply] | None
+    """What the release was charged; null of what was made of one."""
+
+
 class LineageReply(Reply):
     """What an entry comes of, and what was made of it."""
 
     dataset: str
-    entry: LedgerEntry
-    ancestors: list[LedgerEntry]
+    entry: KinReply
+    ancestors: list[KinReply]
     """The nearest first; the last is the charge at the start."""
-    descendants: list[LedgerEntry]
+    descendants: list[KinReply]
     """Oldest first, at most 1000."""
     next: int | None
     """Where to go on looking for descendants (`after`); null when all entries were looked through."""

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
+from api.cli import words
 from api.cli.asked import Again, Dataset
 from api.cli.charges import certain
 from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, moment, out, print_json
-from api.cli.ledger import said_of
 
 
 def derived(
@@ -68,5 +68,12 @@ def lineage(
 
 
 def _line(mark: str, item: dict[str, Any]) -> None:
-    entry = item["entry"]
-    out.print(f"{mark}{item['sequence']:>6}  {moment(entry['time'])}  {said_of(entry)}")
+    out.print(f"{mark}{item['sequence']:>6}  {moment(item['time'])}  {_said(item)}, by {item['principal']}")
+
+
+def _said(item: dict[str, Any]) -> str:
+    """What it is: made of another, or what it was charged."""
+    if item["parent"] is not None:
+        return f"made of entry {item['parent']}: {item['description']}"
+    charges = (f"{one['count']} × {words.said(one['mechanism'])}" for one in item["charges"])
+    return f"{item['type']} {'; '.join(charges)}"

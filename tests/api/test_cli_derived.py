@@ -30,6 +30,7 @@ def test_what_was_made_is_recorded_and_shown(run: Run) -> None:
     assert "charged 1 × pure" in charged
     assert itself.startswith(">      3 ")
     assert plot.startswith("       4 ")
+    assert "made of entry 3: a plot, by " in plot
     assert json.loads(run("lineage", "adult", "2", "--format", "json").stdout)["next"] is None
 
 

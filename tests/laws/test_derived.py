@@ -141,6 +141,28 @@ def test_the_line_of_descent(ledger: Accountant) -> None:
         ledger.lineage("d", 99)
 
 
+def test_a_line_has_what_a_reader_needs_and_no_more(ledger: Accountant) -> None:
+    """Number, who, when, of what and what it is; the losses and the chain are the ledger's."""
+    table = derive(ledger, 2, "a")
+    found = ledger.lineage("d", table)
+    [release] = found["ancestors"]
+    entry = ledger.ledger("d", 2, 1)["items"][0]
+    assert found["entry"] == {
+        "sequence": table,
+        "hash": entry["hash"],
+        "type": "derived",
+        "time": entry["entry"]["time"],
+        "principal": "ada",
+        "by": None,
+        "parent": 2,
+        "description": entry["entry"]["command"]["description"],
+        "charges": None,
+    }
+    assert (release["type"], release["parent"], release["description"]) == ("charged", None, None)
+    assert release["charges"] == [CHARGE]
+    assert release.keys() == found["entry"].keys()
+
+
 def test_a_long_ledger_is_looked_through_in_parts(
     ledger: Accountant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,11 @@ class Reading(Connection):
         return (Document(item) for item in self._pages("ledger", path, {"dataset": name}, after, limit))
 
     def lineage(self, dataset: str, entry: int) -> Document:
-        """What an entry comes of (`ancestors`, nearest first) and what was made of it (`descendants`)."""
+        """What an entry comes of (`ancestors`, nearest first) and what was made of it (`descendants`).
+
+        Each, and the `entry` itself, has `sequence`, `hash`, `type`, `time`, `principal`, `by`; `parent` and
+        `description` of what was derived, `charges` of a release, else None.
+        """
         path, where = f"/v1/datasets/{segment(dataset)}/lineage", {"dataset": dataset}
         found = dict(self._get("lineage", path, where, {"entry": entry}))
         while found["next"] is not None:
