@@ -234,7 +234,10 @@ class DeriveCommand:
     """The number of the entry that it was made of."""
     description: str
     principal: str
+    """Whose record it is."""
     key: str
+    by: str | None = None
+    """Who asked on the principal's behalf."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -243,7 +246,7 @@ class DeriveCommand:
 
     @property
     def ledger_key(self) -> str:
-        return f"{self.principal}/{self.key}"
+        return f"{self.by or self.principal}/{self.key}"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ def derive(
         "command": command.document,
         "depth": depth,
     }
+    if command.by is not None:
+        document["by"] = command.by
     return admit(state, document, command.ledger_key)
 
 
@@ -74,13 +76,14 @@ def is_release(entry: dict[str, Any]) -> bool:
 def _again(state: State, command: DeriveCommand, known: Row) -> Decision:
     entry = json.loads(known.body)
     whose = (entry.get("by", entry.get("principal")), entry.get("key"))
-    if whose != (command.principal, command.key) or entry_hash(known.body) != known.hash:
+    if whose != (command.by or command.principal, command.key) or entry_hash(known.body) != known.hash:
         raise LedgerCorrupt(
             f"key {command.key!r} leads to entry {known.sequence}, which is not its own or was changed: "
             "nothing was recorded; run odometer verify",
             sequence=known.sequence,
         )
-    if entry["type"] != "derived" or canonical(entry["command"]) != canonical(command.document):
+    same = entry["type"] == "derived" and entry["principal"] == command.principal
+    if not same or canonical(entry["command"]) != canonical(command.document):
         raise KeyReused(
             f"key {command.key!r} was used for something else (entry {known.sequence}): "
             "nothing was recorded; use a new key for a new entry",

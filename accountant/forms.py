@@ -241,6 +241,8 @@ class Derived(Document):
     composes by unit: an entry of the dataset's own ledger, not of a shard."""
     description: Line
     """What it is, one line of 1 to 200 characters."""
+    principal: Name | None = None
+    """On whose behalf; left out, the key's own. Needs a key that may act for that principal."""
 
 
 class NewPartitions(Document):

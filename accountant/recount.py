@@ -281,7 +281,7 @@ class Recount:
             self._fault(f"comes of entry {parent}, with which nothing went out", at)
         elif depth != before:
             self._fault(f"says that it is {depth} steps away from a charge; it is {before}", at)
-        self._check_key(f"{entry['principal']}/{entry['key']}", at)
+        self._check_key(f"{entry.get('by', entry['principal'])}/{entry['key']}", at)
         self._reach(at, depth)
 
     def _reach(self, at: int, depth: int) -> None:

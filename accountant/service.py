@@ -441,7 +441,9 @@ class Accountant(Desk):
         once, caller = idempotency_key(key), called(by)
         self._looked_at(name)
         wanted = validated(Derived, body)
-        command = DeriveCommand(wanted.parent, wanted.description, caller.principal, once)
+        principal = acting_for(caller, wanted.principal)
+        asked_by = None if principal == caller.principal else caller.principal
+        command = DeriveCommand(wanted.parent, wanted.description, principal, once, asked_by)
         outcome = self._wait(name, command)
         if not isinstance(outcome, Admitted | Replayed):
             raise outcome.error if isinstance(outcome, Refused) else outcome
@@ -453,6 +455,7 @@ class Accountant(Desk):
             "hash": row.hash,
             "time": entry["time"],
             "principal": entry["principal"],
+            **({"by": entry["by"]} if "by" in entry else {}),
             **entry["command"],
             "depth": entry["depth"],
             "replayed": isinstance(outcome, Replayed),

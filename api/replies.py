@@ -398,6 +398,8 @@ class DerivedReceipt(Reply):
     hash: str
     time: str
     principal: str
+    by: str | None = None
+    """Who asked on the principal's behalf."""
     parent: int
     """Number of the entry that it was made of."""
     description: str

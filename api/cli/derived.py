@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from api.cli import words
-from api.cli.asked import Again, Dataset
+from api.cli.asked import Again, Dataset, Principal
 from api.cli.charges import certain
 from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, moment, out, print_json
 
@@ -22,6 +22,7 @@ def derived(
         str,
         typer.Argument(metavar="DESCRIPTION", help="What it is, 1 to 200 characters.", show_default=False),
     ],
+    principal: Principal = None,
     idempotency_key: Again = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
@@ -35,12 +36,14 @@ def derived(
 
     once = idempotency_key or new_key()
     with certain(once), connected(url, key) as client:
-        receipt = client.derive(dataset, parent, description, key=once)
+        receipt = client.derive(dataset, parent, description, principal=principal, key=once)
     if format_ is Format.json:
         print_json(receipt)
         return
     again = " (before, under the same key)" if receipt.replayed else ""
     out.print(f"recorded {dataset}, entry {receipt.sequence}, made of entry {receipt.parent}{again}")
+    if "by" in receipt:
+        out.print(f"for      {receipt['principal']}, asked by {receipt['by']}", soft_wrap=True)
     out.print(f"hash     {receipt['hash']}", soft_wrap=True)
 
 

@@ -43,3 +43,9 @@ def test_the_same_key_is_the_same_entry(run: Run) -> None:
 def test_what_let_nothing_out_is_no_parent(run: Run) -> None:
     assert "of type opened" in run("derived", "adult", "1", "a table", status=1).output
     run("derived", "adult", "0", "a table", status=2)
+
+
+def test_it_may_be_somebody_elses(run: Run) -> None:
+    """An embedded ledger acts for whoever is named; the ledger says who asked."""
+    said = run("derived", "adult", "2", "a table", "--principal", "alice").stdout
+    assert "for      alice, asked by embedded" in said

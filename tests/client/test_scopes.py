@@ -86,6 +86,10 @@ def test_a_charge_on_somebodys_behalf_is_theirs(running: Service) -> None:
             assert (receipt["principal"], receipt["by"]) == ("alice", made["principal"])
             with pytest.raises(Forbidden, match="acts_for"):
                 portal.charge("behalf", STEP, principal="bob")
+            made_of_it = portal.derive("behalf", receipt, "a plot", principal="alice")
+            assert (made_of_it["principal"], made_of_it["by"]) == ("alice", made["principal"])
+            with pytest.raises(Forbidden, match="acts_for"):
+                portal.derive("behalf", receipt, "a plot", principal="bob")
         assert lost(admin, "behalf", "principal/alice") == lost(admin, "behalf", "team/ads") == 0.25
 
 

@@ -10,7 +10,7 @@ import pytest
 from accountant import deriving, lineage
 from accountant.commands import Caller
 from accountant.entries import canonical, entry_hash
-from accountant.errors import BodyTooLarge, IdempotencyKeyRequired, InvalidRequest, KeyReused
+from accountant.errors import BodyTooLarge, Forbidden, IdempotencyKeyRequired, InvalidRequest, KeyReused
 from accountant.importing import Import
 from accountant.ledger import fold
 from accountant.moving import export
@@ -245,12 +245,12 @@ def changed(ledger: Accountant, place: int, **to: Any) -> list[str]:
     entries, before = [], ""
     for row in rows:
         entry = json.loads(row.body)
+        key = f"{entry.get('by', entry['principal'])}/{entry['key']}" if "key" in entry else None
         if row.sequence == place:
             entry["command"] |= {name: value for name, value in to.items() if name == "parent"}
             entry |= {name: value for name, value in to.items() if name != "parent"}
         body = canonical({**entry, "prev": before})
         before = entry_hash(body)
-        key = f"{entry['principal']}/{entry['key']}" if "key" in entry else None
         entries.append(NewEntry(before, body, key))
     store = open_store("memory://")
     state = fold([(one.hash, one.body) for one in entries])
@@ -265,3 +265,58 @@ def test_verify_finds_a_line_that_does_not_hold(ledger: Accountant) -> None:
     assert changed(ledger, first, time=ledger.state("d").time) == []
     assert changed(ledger, first, parent=1) == ["comes of entry 1, with which nothing went out"]
     assert changed(ledger, second, depth=1) == ["says that it is 1 steps away from a charge; it is 2"]
+
+
+# -- on somebody's behalf
+
+
+GATEWAY = Caller("gateway", acts_for=frozenset({"bob", "ada"}))
+BOBS = {"parent": 2, "description": "a plot", "principal": "bob"}
+
+
+def test_on_somebodys_behalf_it_is_theirs_and_says_who_asked(ledger: Accountant) -> None:
+    receipt, _ = ledger.derive("d", BOBS, "p", GATEWAY)
+    assert (receipt["principal"], receipt["by"]) == ("bob", "gateway")
+    entry = ledger.ledger("d", after=2)["items"][0]["entry"]
+    assert (entry["principal"], entry["by"], entry["key"]) == ("bob", "gateway", "p")
+    assert entry["command"] == {"parent": 2, "description": "a plot"}
+    assert "by" not in ledger.derive("d", BOBS, "q", Caller("bob"))[0]
+    assert sound(ledger)
+
+
+@pytest.mark.parametrize(
+    "caller", [Caller("eve"), Caller("eve", admin=True), Caller("eve", None, frozenset("a"))]
+)
+def test_on_behalf_of_whom_a_key_may_not_act_nothing_is_recorded(ledger: Accountant, caller: Caller) -> None:
+    """An admin neither: as with charges."""
+    with pytest.raises(Forbidden, match="on behalf of bob"):
+        ledger.derive("d", BOBS, "p", caller)
+    assert ledger.dataset("d")["sequence"] == 2
+
+
+def test_its_key_is_the_askers_own(ledger: Accountant) -> None:
+    """Asked again it is the same; for another principal it is another thing; bob's own key is untouched."""
+    number = ledger.derive("d", BOBS, "p", GATEWAY)[0]["sequence"]
+    receipt, replayed = ledger.derive("d", BOBS, "p", GATEWAY)
+    assert (receipt["sequence"], receipt["by"], replayed) == (number, "gateway", True)
+    for other in ({"principal": "ada"}, {"principal": "gateway"}, {"principal": None}):
+        with pytest.raises(KeyReused):
+            ledger.derive("d", BOBS | other, "p", GATEWAY)
+    with pytest.raises(KeyReused):
+        ledger.charge("d", CHARGE | {"principal": "bob"}, "p", GATEWAY)
+    assert derive(ledger, 2, "p", by="bob") == number + 1
+    assert sound(ledger)
+
+
+def test_verify_finds_a_key_that_was_used_twice_by_who_asked(ledger: Accountant) -> None:
+    first, _ = ledger.derive("d", BOBS, "p", GATEWAY)
+    second, _ = ledger.derive("d", BOBS, "q", GATEWAY)
+    found = changed(ledger, second["sequence"], key="p")
+    assert f"has the idempotency key of entry {first['sequence']}" in found
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", 3, ["bob"], "x" * 200])
+def test_a_principal_is_a_name(ledger: Accountant, wrong: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        ledger.derive("d", BOBS | {"principal": wrong}, "p", GATEWAY)
+    assert caught.value.detail.startswith("principal")

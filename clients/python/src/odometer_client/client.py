@@ -265,7 +265,13 @@ class Client(Reading, Administering):
         return Session(self._get("session", path, {"dataset": dataset, "session": session_id}), self)
 
     def derive(
-        self, dataset: str, parent: int | Receipt | Derived, description: str, *, key: str | None = None
+        self,
+        dataset: str,
+        parent: int | Receipt | Derived,
+        description: str,
+        *,
+        principal: str | None = None,
+        key: str | None = None,
     ) -> Derived:
         """Record what was made of a release: a plot, a model card, a rounded table. It costs nothing.
 
@@ -273,11 +279,13 @@ class Client(Reading, Administering):
             dataset: name of the dataset; a closed one takes it too.
             parent: the receipt of what it was made of, or its number in the dataset's own ledger.
             description: one line of 1 to 200 characters.
+            principal: on whose behalf; needs a key that may act for it.
             key: idempotency key; leave it out unless you ask again after `OutcomeUnknown`.
         """
         key = new_key() if key is None else key
         number = parent if isinstance(parent, int) else _own(parent)
-        body = {"parent": number, "description": description}
+        body: dict[str, Any] = {"parent": number, "description": description}
+        body |= about_body(principal=principal)
         done = self._charged("derive", "derived", dataset, body, key)
         return Derived(_receipt(done, dataset, key))
 
