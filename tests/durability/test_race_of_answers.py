@@ -170,3 +170,24 @@ def test_one_key_of_all_callers_is_one_answer(two: four.Four) -> None:
     for same in zip(*replies, strict=True):
         assert sum(not reply.document["replayed"] for reply in same) <= 1
     assert len(entries(two, "one-key")) == 7
+
+
+def test_whoever_closes_amid_the_answers_loses_none_that_was_admitted(two: four.Four) -> None:
+    """One caller closes after ten answers of its own; what the others were told by then is paid."""
+    session = opened(two, "closed", {**SVT, "max_above": 1000})
+
+    def job(one: Connection, number: int) -> list[Reply]:
+        if number:
+            return until("session-closed", one, f"{session}/answers", {"above": True})
+        own: list[Reply] = []
+        while len(own) < 10:
+            own += until("done", one, f"{session}/answers", {"above": True})[-1:]
+        assert said(for_certain(one, f"{session}/close", {}, new_key())) == "done"
+        return own
+
+    replies = [reply for some in two.race(job, CALLERS) for reply in some]
+    done = [reply for reply in replies if said(reply) == "done"]
+    found = entries(two, "closed")
+    told = [reply.document["receipt"]["sequence"] for reply in done]
+    assert sorted(told) == [entry["seq"] for entry in found[2:-1]]
+    assert (found[-1]["type"], found[-1]["above"]) == ("session_closed", len(done))
