@@ -51,3 +51,13 @@ def seal(state_head: Head, document: dict[str, Any], key: str | None = None) -> 
     body = canonical({**document, "v": FORMAT, "seq": sequence, "prev": state_head.hash})
     digest = entry_hash(body)
     return NewEntry(digest, body, key), Head(sequence, digest)
+
+
+def hold_id(shard: int | None, number: int, digest: str) -> str:
+    """How a hold is called: its shard where there is one, the number of its entry, the start of its hash.
+
+    A ledger that lost entries and goes on gives their numbers to others: the hash tells a lost hold from the
+    one that has its number now.
+    """
+    name = f"{number}.{digest[:8]}"
+    return name if shard is None else f"{shard:04x}-{name}"

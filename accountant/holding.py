@@ -6,12 +6,12 @@ from typing import Any
 
 from accountant import odometer
 from accountant.budgets import Charge
+from accountant.entries import hold_id
 from accountant.errors import StoreUnavailable
 from accountant.grid import Grid
 from accountant.ledger import State, entry_losses, open_holds, refund, touched_by
 from accountant.loss import Loss, total
 from accountant.mechanisms.base import thawed
-from accountant.requests import hold_id
 from accountant.scopes import DATASET_SCOPE, split
 from accountant.settling import check_used, held_entry
 from accountant.stores import Row, Store

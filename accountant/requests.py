@@ -71,16 +71,6 @@ def shard_of_units(units: Sequence[str], shards: int) -> int:
     return next(iter(by_shard))
 
 
-def hold_id(shard: int | None, number: int, digest: str) -> str:
-    """How a hold is called: its shard where there is one, the number of its entry, the start of its hash.
-
-    A ledger that lost entries and goes on gives their numbers to others: the hash tells a lost hold from the
-    one that has its number now.
-    """
-    name = f"{number}.{digest[:8]}"
-    return name if shard is None else f"{shard:04x}-{name}"
-
-
 def hold_number(name: str, hold: str, shards: int) -> tuple[int | None, int, str]:
     """(shard, number, start of the hash) of a hold's id. Raises UnknownHold for what cannot be one."""
     found = _HOLD.fullmatch(hold)

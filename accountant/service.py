@@ -29,6 +29,7 @@ from accountant.decisions import Admitted, Refused, Replayed
 from accountant.desk import READS_MAX, Desk
 from accountant.documents import validated
 from accountant.dp_events import convert_event
+from accountant.entries import hold_id
 from accountant.errors import (
     BodyTooLarge,
     BudgetExceeded,
@@ -54,7 +55,6 @@ from accountant.requests import (
     Body,
     acting_for,
     called,
-    hold_id,
     hold_number,
     idempotency_key,
     is_slug,

@@ -6,7 +6,7 @@ from typing import Any
 
 from accountant.commands import SettleCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import entry_hash
+from accountant.entries import entry_hash, hold_id
 from accountant.errors import (
     Forbidden,
     HoldExpired,
@@ -16,7 +16,6 @@ from accountant.errors import (
     UnknownHold,
 )
 from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, settle_totals
-from accountant.requests import hold_id
 from accountant.sanitising import check_sanitised
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row
