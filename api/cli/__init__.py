@@ -13,6 +13,7 @@ from api.cli import (
     charges,
     datasets,
     derived,
+    events,
     freezing,
     holds,
     keys,
@@ -43,6 +44,7 @@ app.add_typer(datasets.app, name="dataset")
 app.add_typer(budgets.app, name="budget")
 app.command("charge")(charges.charge)
 app.command("check")(charges.check)
+app.command("events")(events.events)
 app.command("hold")(holds.hold)
 app.command("settle")(holds.settle)
 app.command("holds")(holds.holds)

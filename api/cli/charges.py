@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -40,6 +40,9 @@ from api.cli.common import (
     up,
 )
 from api.cli.tables import budget_blocks, order_note
+
+if TYPE_CHECKING:
+    from odometer_client.documents import Check
 
 
 def charge(
@@ -155,6 +158,11 @@ def check(
     options = about(adjacency, partition, all_partitions, group, runs, principal)
     with connected(url, key) as client:
         answer = client.check(dataset, what, times, units=unit, **options)
+    show_answer(dataset, answer, format_)
+
+
+def show_answer(dataset: str, answer: "Check", format_: Format) -> NoReturn:
+    """Say whether it would fit, and end with the exit status that says so."""
     if format_ is Format.json:
         print_json(answer)
     elif answer.fits:
