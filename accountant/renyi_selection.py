@@ -38,7 +38,7 @@ def bounded_range(epsilon: float, grid: Grid) -> Floats:
     log_a = first - rest + 32.0 * _ULP * (first + rest)
     above = np.maximum(log_a, 0.0) / less * (1.0 + 16.0 * _ULP) + _TINY
     quadratic = alpha * (epsilon * epsilon / 8.0) * (1.0 + 16.0 * _ULP) + _TINY
-    return np.minimum(np.minimum(above, quadratic), epsilon * (1.0 + 4.0 * _ULP))
+    return np.asarray(np.minimum(np.minimum(above, quadratic), epsilon * (1.0 + 4.0 * _ULP)))
 
 
 def _log_sinhc(y: Floats) -> Floats:

@@ -303,9 +303,10 @@ def test_the_best_of_some_runs_costs_about_what_the_library_says(shape: float) -
     """Never less than by the theorem at the orders that both look at."""
     event = events.RepeatAndSelectDpEvent(events.GaussianDpEvent(4.0), 10.0, shape)
     ours = lost(told(event)).renyi()[PLACES]
-    # A curve never decreases: of Poisson repeats the library leaves it higher at low orders.
+    # A curve never decreases: of Poisson repeats the library leaves it higher at low orders. Of one run's
+    # total variation it knows √(1 − e^{−KL}); ours also √(KL/2) (Pinsker), lower where KL is small.
     theirs = np.minimum.accumulate(rdp(event)[::-1])[::-1]
-    assert ours == pytest.approx(theirs, rel=0.05)
+    assert ours == pytest.approx(theirs, rel=0.06)
 
 
 def test_the_law_of_runs_has_no_smaller_mean() -> None:
