@@ -35,7 +35,7 @@ def rho(base: Document) -> Real:
 
 
 def delta(curve: list[tuple[Real, Real]], kl: Real, pure: Real, epsilon: Real) -> Real:
-    """The least of all conversions and of the bounds of Pinsker and of Bretagnolle, Huber; kl: D_1 or more."""
+    """The least of all conversions and of the bounds of Pinsker and of Bretagnolle, Huber. kl: of D_1."""
     found = [mp.exp((b - 1) * (loss - epsilon)) * (1 - 1 / b) ** (b - 1) / b for b, loss in curve]
     if not mp.isinf(pure):
         found.append(max(mp.mpf(0), (mp.exp(pure) - mp.exp(epsilon)) / (1 + mp.exp(pure))))
