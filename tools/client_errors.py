@@ -14,6 +14,7 @@ What a charge raises, whatever it is, means: do not release. The client's own er
 from typing import Any, Final
 
 from odometer_client.base import (
+    NotTheRunner,
     OdometerError,
     OutcomeUnknown,
     PartlyCharged,

@@ -6,6 +6,7 @@ OdometerError
  ├─ Unreachable          nothing was sent, so nothing was recorded
  ├─ UnexpectedAnswer     an answer that is not the service's (a proxy's page, a wrong URL)
  ├─ ReplayedCharge       an old receipt came back for work that is about to be done now
+ ├─ NotTheRunner         a session's answers are another object's to give
  ├─ UnsupportedPlan      a hook cannot say what the framework is about to release
  ├─ PartlyCharged        some shards' units were charged, then one failed; the same key goes on
  └─ UsedUp               a sweep was asked for more runs than it holds
@@ -78,6 +79,14 @@ class ReplayedCharge(OdometerError):
     """A new key was answered with an old receipt, so this work is not paid for.
 
     It means that two processes use the same keys. Give each run its own `run_id`.
+    """
+
+
+class NotTheRunner(OdometerError):
+    """This object did not open the session, or not in this process: what the opener drew is not here.
+
+    Two runners would give out two answers for one payment, under two thresholds. Close the session, unless
+    its opener still runs, and open another one.
     """
 
 

@@ -1,6 +1,7 @@
 """The synchronous client: one method per thing the service does."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Unpack
 
 from odometer_client.administering import Administering
@@ -21,7 +22,7 @@ from odometer_client.holds import Hold, OpenHold, Settlement, sanitised_body
 from odometer_client.keys import new_key
 from odometer_client.mechanisms import RenyiCurve
 from odometer_client.reading import Reading
-from odometer_client.sessions import Session
+from odometer_client.sessions import Session, UnsureOpenings
 from odometer_client.shards import KEY_MAX, parts
 from odometer_client.sweeps import Sweep
 
@@ -202,6 +203,10 @@ class Client(Reading, Administering):
         path = f"/v1/datasets/{segment(dataset)}/holds"
         return [OpenHold(item, self, dataset) for item in self._pages("holds", path, {"dataset": dataset})]
 
+    @cached_property
+    def _unsure_openings(self) -> UnsureOpenings:
+        return UnsureOpenings()
+
     def open_session(
         self,
         dataset: str,
@@ -218,19 +223,28 @@ class Client(Reading, Administering):
 
         Args:
             session: its kind and parameters: "sparse_vector" or "confident_gnmax".
-            key: idempotency key; leave it out unless you ask again after `OutcomeUnknown`.
+            key: idempotency key; leave it out unless you ask again, with the same client, after
+                `OutcomeUnknown`. Under a key of your own making an old session is read and closed, and not
+                answered: its `answer` raises NotTheRunner, since another process may have opened it.
             group: what the session belongs to: the group's odometer has it, too.
 
         Raises what `charge` raises, and TooManySessions.
         """
+        ours = key is None or self._unsure_openings.take(dataset, key)
         key = new_key() if key is None else key
         body = {"session": dict(session), **about_body(group=(group, 1) if group else None, **under)}
-        done = self._charged("open_session", "sessions", dataset, body, key)
-        document = done.document if isinstance(done.document, Mapping) else {}
-        if not isinstance(document.get("session"), Mapping) or not document["session"].get("id"):
-            raise _no_receipt(dataset, key)
-        receipt = Receipt(document.get("receipt") or {}, retried=done.retried)
-        return Session(document["session"], self, receipt)
+        try:
+            done = self._charged("open_session", "sessions", dataset, body, key)
+            document = done.document if isinstance(done.document, Mapping) else {}
+            if not isinstance(document.get("session"), Mapping) or not document["session"].get("id"):
+                raise _no_receipt(dataset, key)
+            paid = _receipt(Done(document.get("receipt"), done.retried), dataset, key)
+        except OdometerError:
+            if ours:
+                self._unsure_openings.add(dataset, key)
+            raise
+        receipt = Receipt(paid, retried=done.retried)
+        return Session(document["session"], self, receipt, runner=ours or not receipt.replayed)
 
     def answer_session(self, dataset: str, session_id: str, *, above: bool, run: int, key: str) -> Document:
         """Charge what follows a public answer of a session: see `Session.answer`, which makes the key."""

@@ -42,7 +42,8 @@ class ConfidentGnmax:
         max_answers: after so many answered queries it is over.
         under: as for `Client.open_session`.
 
-    Raises BudgetExceeded, and whatever else opening a session may raise: nothing was drawn then.
+    Raises BudgetExceeded, and whatever else opening a session may raise: nothing was drawn then. Raises
+    NotTheRunner where the opening was answered with a session of before.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ConfidentGnmax:
         self._over: OdometerError | None = None
         self.session: Session = client.open_session(dataset, document, **under)
         """The session: how many queries it answered and will, and the receipt of the last charge."""
+        self.session.check_runner()  # of another's session the paid check is made there
 
     def label(self, votes: Sequence[Vote]) -> int | None:
         """The class that the votes name, or None where too few agree. Only this may go out.

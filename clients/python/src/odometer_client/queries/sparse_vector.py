@@ -11,6 +11,7 @@ and on each query, drawn afresh for each; a run ends with its first above answer
 it begins (Dwork, Roth 2014, ch. 3; Lyu, Su, Li 2017, Alg. 1 once per run). The noisy values stay here.
 """
 
+import threading
 from typing import NoReturn, Self, Unpack
 
 from odometer_client.base import OdometerError
@@ -40,7 +41,8 @@ class SparseVector:
             counts do. Under replace_one hardly any queries are.
         under: as for `Client.open_session`.
 
-    Raises BudgetExceeded, and whatever else opening a session may raise: nothing was asked then.
+    Raises BudgetExceeded, and whatever else opening a session may raise: nothing was asked then. Raises
+    NotTheRunner where the opening was answered with a session of before. Threads take turns.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class SparseVector:
             "max_above": max_above,
         }
         self._over: OdometerError | None = None
+        self._asking = threading.Lock()  # an answer drawn under one run's threshold never ends another run
         self.session: Session = client.open_session(dataset, document, **under)
         """The session: how many above answers it had and takes, and the receipt of the last charge."""
+        self.session.check_runner()  # of another's session the threshold was drawn there
         self._noisy = self._fresh()
 
     def above(self, value: float) -> bool:
@@ -82,6 +86,10 @@ class SparseVector:
 
         Raises ValueError for what is no finite number, before any noise is drawn.
         """
+        with self._asking:
+            return self._answered(value)
+
+    def _answered(self, value: float) -> bool:
         if self._over is not None:
             raise self._over
         exact = finite("value", value)
