@@ -16,12 +16,19 @@ from accountant.errors import (
     UnknownSession,
 )
 from accountant.ledger import State
-from accountant.open_sessions import SESSIONS_MAX, Answer, Opening, OpenSession, session_id
+from accountant.open_sessions import (
+    SESSIONS_MAX,
+    SESSIONS_OF_ONE_MAX,
+    Answer,
+    Opening,
+    OpenSession,
+    session_id,
+)
 from accountant.stores import Row
 
 
-def check_step(state: State, step: Opening | Answer | None) -> None:
-    """Raise unless a session may be opened, or be charged for this answer, now."""
+def check_step(state: State, step: Opening | Answer | None, by: str) -> None:
+    """Raise unless `by` may open a session, or it may be charged for this answer, now."""
     if isinstance(step, Answer):
         found = session_of(state, step.number, step.mark, step.principal, admin=step.admin)
         check_kept(state, session_id(step.number, step.mark), step.opened)
@@ -33,11 +40,23 @@ def check_step(state: State, step: Opening | Answer | None) -> None:
                 f"dataset {state.dataset.name} composes by_unit and has no sessions: their answers are about "
                 "many units at once; charge each release of a unit on its own",
             )
-        if len(state.sessions) >= SESSIONS_MAX:
-            raise TooManySessions(
-                f"dataset {state.dataset.name} has {SESSIONS_MAX} open sessions, the most it can have: close "
-                "some of them"
-            )
+        _check_room(state, by)
+
+
+def _check_room(state: State, opener: str) -> None:
+    """Raise TooManySessions when the dataset or the opener has as many open sessions as may be."""
+    name = state.dataset.name
+    how = f"`odometer sessions {name}` lists them, `odometer close-session {name} SESSION` closes one"
+    if len(state.sessions) >= SESSIONS_MAX:
+        raise TooManySessions(
+            f"dataset {name} has {SESSIONS_MAX} open sessions, the most it can have. Each is closed by its "
+            f"opener or an admin: {how}"
+        )
+    if sum(one.opener == opener for one in state.sessions.values()) >= SESSIONS_OF_ONE_MAX:
+        raise TooManySessions(
+            f"{opener} has {SESSIONS_OF_ONE_MAX} open sessions of dataset {name}, the most one can have. "
+            f"Close those whose runner is gone: {how}"
+        )
 
 
 def session_of(state: State, number: int, mark: str, principal: str, *, admin: bool) -> OpenSession:
@@ -79,7 +98,8 @@ def check_run(state: State, session: str, found: OpenSession, run: int) -> None:
     if run != found.run:
         raise SessionMovedOn(
             f"the answer ends run {run} of session {session} of dataset {state.dataset.name}, which is in "
-            f"run {found.run}: nothing was charged. Only one runner may answer a session",
+            f"run {found.run}: nothing was charged. Only one runner may answer a session: this one releases "
+            "nothing, closes it, and opens another one",
             run=found.run,
         )
 

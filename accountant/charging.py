@@ -55,7 +55,7 @@ def charge(
         return _replay(state, command, known, settled)
     if state.closed:
         raise DatasetClosed(f"dataset {state.dataset.name} is closed: it takes no more charges")
-    check_step(state, prepared.session)
+    check_step(state, prepared.session, command.by or command.principal)
     check_fits_dataset(state, prepared)
     touched = command.touched
     found = refusals(state, touched, prepared.loss, time)

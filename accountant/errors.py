@@ -213,7 +213,7 @@ class SessionMovedOn(OdometerError):
 
 
 class TooManySessions(OdometerError):
-    """The dataset has as many open sessions as it can have. Close some."""
+    """The dataset, or who opens, has as many open sessions as can be. List them, and close what is unused."""
 
     code, title, status = "too-many-sessions", "Too many sessions are open", 409
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 SESSIONS_MAX: Final = 100
 """Open sessions of a stream: they are written anew whenever one of them changes."""
+SESSIONS_OF_ONE_MAX: Final = 20
+"""Of them those of one opener: crashed runners leave theirs open, and must not take everybody's places."""
 MARK: Final = 8
 """Of the hash of the entry that opened a session: a number alone may be another's after entries were lost."""
 

@@ -8,12 +8,13 @@ import typer
 
 from api.cli import faults, words
 from api.cli.asked import Again, AllPartitions, Dataset, Partition, Principal, about
-from api.cli.charges import certain, show_answer, show_receipt
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, end, out, print_json
+from api.cli.charges import certain, show_answer, show_notes, show_receipt
+from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, end, out, plain, print_json
 
 STREAM: Final = "-"
 """In place of a file: the standard input."""
 _BYTES_MAX: Final = 256 * 1024
+_NOTHING: Final = "this event loses nothing: there is nothing to charge"
 
 
 def events(
@@ -50,7 +51,8 @@ def events(
 
     odometer events adult plan.json --adjacency add_remove --check
 
-    Says what the plan comes to. An event that is not known is refused by its name and place.
+    Says what the plan comes to, and which parts lose nothing. An event that is not known is refused by its
+    name and place.
     """
     from odometer_client.keys import new_key
 
@@ -62,10 +64,14 @@ def events(
     with connected(url, key) as client:
         charges = client.dp_event_charges(event)
         if not charges:
-            end("this event loses nothing: there is nothing to charge", faults.REFUSED)
+            end("\n".join(charges.notes or [_NOTHING]), faults.REFUSED)
         if format_ is Format.text:
             for mechanism, count in charges:
                 out.print(f"{count} × {words.said(mechanism)}", soft_wrap=True)
+            show_notes({"notes": charges.notes})
+        else:  # the standard output is one document
+            for note in faults.notes({"notes": charges.notes}):
+                print(plain(note), file=sys.stderr)
         if check:
             show_answer(dataset, client.check(dataset, charges, **options), format_)
     with certain(once), connected(url, key) as client:

@@ -129,9 +129,17 @@ def _charges(entry: Mapping[str, Any]) -> str:
         said += f", on {'all partitions' if partitions == 'all' else ', '.join(partitions)}"
     if (group := command.get("group")) is not None:
         said += f", {group['runs']} runs of {group['name']}"
-    if entry.get("by"):
-        said += f", asked by {entry['by']}"
-    return said
+    return said + _asked(entry)
+
+
+def _asked(entry: Mapping[str, Any]) -> str:
+    """Who asked, where it was on somebody's behalf."""
+    return f", asked by {entry['by']}" if entry.get("by") else ""
+
+
+def _derived(entry: Mapping[str, Any]) -> str:
+    command = entry["command"]
+    return f"made of entry {command['parent']}: {command['description']}{_asked(entry)}"
 
 
 def _step(entry: Mapping[str, Any]) -> str:
@@ -162,7 +170,7 @@ _LINES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "session_closed": lambda entry: (
         f"session {entry['session']} closed, {entry['above']} above its threshold"
     ),
-    "derived": lambda entry: f"made of entry {entry['command']['parent']}: {entry['command']['description']}",
+    "derived": _derived,
     "closed": lambda _: "closed: no more charges",
     "frozen": lambda entry: f"frozen: entry {entry['seen'][0]} was there and is gone or differs",
     "unfrozen": lambda entry: f"unfrozen, without what was lost: {entry['reason']}",

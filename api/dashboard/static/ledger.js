@@ -92,7 +92,11 @@ const HAPPENED = {
   partitions_added: (entry) => some(entry.partitions, "New:"),
   synced: (entry) => (entry.closed ? "The dataset was closed" : "The dataset's budgets, as they are from here on"),
   session_closed: (entry) => `Session ${entry.session}: ${count(entry.above)} above its threshold; what was paid stays paid`,
-  derived: (entry) => [h("div", {}, `“${entry.command.description}”`), h("div", { class: "small muted" }, `made of entry ${count(entry.command.parent)}; costs nothing`)],
+  derived: (entry, names) => [
+    h("div", {}, `“${entry.command.description}”`),
+    h("div", { class: "small muted" }, `made of entry ${count(entry.command.parent)}; costs nothing`),
+    about({ by: entry.by }, names),
+  ],
   closed: () => "Nothing more can be charged",
   frozen: (entry) => `The ledger went back in time: entry ${count(entry.seen[0])} was there and is gone or differs. Nothing is charged from here on`,
   unfrozen: (entry) => `A person decided to go on without what was lost, up to entry ${count(entry.seen[0])}: “${entry.reason}”`,

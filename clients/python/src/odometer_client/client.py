@@ -97,10 +97,8 @@ class Client(Reading, Administering):
         """
         charges = self.dp_event_charges(event)
         if not charges:
-            raise ValueError(
-                "this event loses nothing: there is nothing to charge (does it run 0 times, or hold no "
-                "other event?)"
-            )
+            said = charges.notes or ["this event loses nothing: there is nothing to charge"]
+            raise ValueError("\n".join(said))
         return self.charge(dataset, charges, key=key, adjacency=adjacency, **about)
 
     def charge_units(

@@ -3,7 +3,7 @@
 Each is the JSON document itself (`receipt["left"]`, `dict(receipt)`), so fields of a newer service are kept.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -124,6 +124,15 @@ class Check(Document):
 
     def __bool__(self) -> bool:
         return self.fits
+
+
+class EventCharges(list[tuple[dict[str, Any], int]]):
+    """What an event comes to, as (mechanism, count); empty where it loses nothing."""
+
+    def __init__(self, charges: Iterable[tuple[dict[str, Any], int]] = (), notes: Iterable[str] = ()) -> None:
+        super().__init__(charges)
+        self.notes = list(notes)
+        """Which parts of the event lose nothing, and why: they are not charged. Often none."""
 
 
 class Odometer(Document):

@@ -6,6 +6,7 @@ What a charge raises, whatever it is, means: do not release. The client's own er
 from typing import Any, Final
 
 from odometer_client.base import (
+    NotTheRunner,
     OdometerError,
     OutcomeUnknown,
     PartlyCharged,
@@ -39,6 +40,7 @@ __all__ = [
     "MethodNotAllowed",
     "NotFound",
     "NotFrozen",
+    "NotTheRunner",
     "NotValidUnderAdjacency",
     "OdometerError",
     "OutcomeUnknown",
@@ -296,7 +298,7 @@ class SessionMovedOn(ProblemError):
 
 
 class TooManySessions(ProblemError):
-    """The dataset has as many open sessions as it can have. Close some."""
+    """The dataset, or who opens, has as many open sessions as can be. List them, and close what is unused."""
 
     code = "too-many-sessions"
     title = "Too many sessions are open"

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 from odometer_client.bodies import About, Charges, charge_body, segment
 from odometer_client.connection import Connection
-from odometer_client.documents import Check, Dataset, Document, Odometer
+from odometer_client.documents import Check, Dataset, Document, EventCharges, Odometer
 from odometer_client.dp_events import event_document
 
 
@@ -98,15 +98,17 @@ class Reading(Connection):
         body |= {name: value for name, value in (("delta", delta), ("epsilon", epsilon)) if value is not None}
         return Document(self._run("convert", "POST", "/v1/convert", "safe", body=body).document)
 
-    def dp_event_charges(self, event: Any) -> list[tuple[dict[str, Any], int]]:
+    def dp_event_charges(self, event: Any) -> EventCharges:
         """What an event of dp_accounting comes to, for `charge`, `hold` or `check`; [] for no loss.
 
         `event`: a live `DpEvent`, its named tuple, or its JSON. What the service does not know it refuses, by
-        name and place in the tree (InvalidRequest). An event says nothing about adjacency.
+        name and place in the tree (InvalidRequest). An event says nothing about adjacency. The list's `notes`
+        say which parts lose nothing and so are not in it.
         """
         body = {"dp_event": event_document(event)}
         found = self._run("dp_events", "POST", "/v1/dp-events", "safe", body=body).document
-        return [(item["mechanism"], item["count"]) for item in found["charges"]]
+        charges = ((item["mechanism"], item["count"]) for item in found["charges"])
+        return EventCharges(charges, found.get("notes") or ())
 
     def me(self) -> Document:
         """Who this client's key says you are: key, role, principal, team, whom it may act for."""

@@ -107,15 +107,17 @@ class Session(Document):
         """Raise NotTheRunner unless this object opened the session, in this process."""
         if self._process == os.getpid():
             return
-        why = "it was forked from the process that opened it"
-        if self._process is None:
-            why = "it was opened before under the same key, or was looked up"
-            if self.receipt is None:
-                why = "it was looked up, and opened before"
+        if self._process is not None:
+            why = "another process opened it, of which this one is a fork"
+        elif self.receipt is not None:
+            why = "it had been opened under the same key, by another process for all that is known"
+        else:
+            why = "it was looked up, and another object opened it"
         raise NotTheRunner(
-            f"Session {self.id} of dataset {self.dataset!r} is not this object's to answer: {why}, and what its "
-            f"opener drew is not here. Nothing was charged or may go out. Close it, unless its opener still "
-            f"runs (client.close_session({self.dataset!r}, {self.id!r})), and open another one without a `key`."
+            f"Session {self.id} of dataset {self.dataset!r} is not this object's to answer: {why}. What its "
+            f"opener drew is not here, so nothing may go out. Unless its opener still runs, close it: "
+            f"client.close_session({self.dataset!r}, {self.id!r}). Open another one, without a key or with a "
+            "new one."
         )
 
     def close(self) -> None:

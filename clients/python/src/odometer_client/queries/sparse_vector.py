@@ -86,6 +86,7 @@ class SparseVector:
 
         Raises ValueError for what is no finite number, before any noise is drawn.
         """
+        self.session.check_runner()
         with self._asking:
             return self._answered(value)
 
