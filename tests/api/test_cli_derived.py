@@ -49,3 +49,4 @@ def test_it_may_be_somebody_elses(run: Run) -> None:
     """An embedded ledger acts for whoever is named; the ledger says who asked."""
     said = run("derived", "adult", "2", "a table", "--principal", "alice").stdout
     assert "for      alice, asked by embedded" in said
+    assert "made of entry 2: a table, asked by embedded" in run("ledger", "adult").stdout

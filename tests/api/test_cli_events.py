@@ -52,6 +52,24 @@ def test_a_plan_is_charged_as_a_whole(run: Run, plan: Path) -> None:
     assert (receipt["sequence"], receipt["charges"][0]["count"]) == (3, 4)
 
 
+@pytest.mark.parametrize("check", [(), ("--check",)], ids=["charge", "check"])
+def test_parts_that_lose_nothing_are_said(run: Run, tmp_path: Path, check: tuple[str, ...]) -> None:
+    """In words for people; beside the document for programs, not in it."""
+    never = PLAN | {"count": 0}
+    path = written(tmp_path, {"class_name": "ComposedDpEvent", "events": [GAUSSIAN, never]})
+    told = "Note: dp_event.events.1: SelfComposedDpEvent: runs 0 times: it loses nothing and is not charged."
+    assert told in run("events", "adult", path, *UNDER, *check).stdout
+    answer = run("events", "adult", path, *UNDER, *check, "--format", "json")
+    assert told in answer.stderr
+    assert told not in json.dumps(json.loads(answer.stdout))
+
+
+def test_of_a_plan_without_a_loss_it_is_said_why(run: Run, tmp_path: Path) -> None:
+    said = run("events", "adult", written(tmp_path, PLAN | {"count": 0}), *UNDER, status=1).stderr
+    assert "nothing to charge" in said
+    assert "dp_event: SelfComposedDpEvent: runs 0 times" in said
+
+
 def test_a_check_says_whether_it_would_fit_and_charges_nothing(run: Run, plan: Path) -> None:
     said = run("events", "adult", plan, *UNDER, "--check").stdout
     assert "4 × gaussian noise_multiplier=2" in said

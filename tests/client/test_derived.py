@@ -50,6 +50,18 @@ def test_a_units_charge_is_no_parent(both: Client, opened: Opens) -> None:
         both.derive(name, receipt, "a plot")
 
 
+def test_what_of_a_plan_loses_nothing_is_said(both: Client, opened: Opens) -> None:
+    never = events.SelfComposedDpEvent(events.GaussianDpEvent(1.1), 0)
+    charges = both.dp_event_charges(events.ComposedDpEvent([never, events.LaplaceDpEvent(10.0)]))
+    assert [mechanism["kind"] for mechanism, _ in charges] == ["laplace"]
+    assert charges.notes == [
+        "dp_event.events.0: SelfComposedDpEvent: runs 0 times: it loses nothing and is not charged"
+    ]
+    assert both.dp_event_charges(events.LaplaceDpEvent(10.0)).notes == []
+    with pytest.raises(ValueError, match=r"nothing to charge\ndp_event: SelfComposedDpEvent: runs 0 times"):
+        both.charge_event(opened(), never, adjacency="add_remove")
+
+
 def test_a_plan_is_charged_as_a_whole(both: Client, opened: Opens) -> None:
     name = opened(WIDE)
     step = events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.1))

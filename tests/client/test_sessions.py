@@ -34,28 +34,18 @@ def test_the_same_key_is_the_same_session(both: Client, opened: Opened) -> None:
     assert again.receipt is not None
     assert again.receipt.replayed
     assert spent(both, dataset) == 0.3
+    again.close()
+    with pytest.raises(SessionClosed):
+        first.answer(False)
 
 
-def test_an_answer_asked_again_pays_once(both: Client, opened: Opened) -> None:
-    """As after a lost reply: the session of before says the same, and its key is the same."""
+def test_an_answer_to_a_run_that_is_over_is_refused(both: Client, opened: Opened) -> None:
     dataset = opened()
     session = both.open_session(dataset, SVT)
-    stale = both.session(dataset, session.id)
     session.answer(True)
-    stale.answer(True)
-    assert stale.run == 2
-    assert spent(both, dataset) == pytest.approx(0.6)
-
-
-def test_one_runner_answers_it(both: Client, opened: Opened) -> None:
-    dataset = opened()
-    session = both.open_session(dataset, SVT)
-    other = both.session(dataset, session.id)
-    session.answer(True)
-    with pytest.raises(SessionMovedOn):
-        both.answer_session(dataset, other.id, above=True, run=1, key="another")
-    with pytest.raises(SessionMovedOn):
-        other.answer(False)
+    for above in (True, False):
+        with pytest.raises(SessionMovedOn, match="closes it, and opens another one"):
+            both.answer_session(dataset, session.id, above=above, run=1, key="another")
 
 
 def test_a_refusal_leaves_it_open_in_its_run(both: Client, opened: Opened) -> None:

@@ -13,7 +13,7 @@ import opendp.prelude as dp
 import pytest
 
 from odometer_client import BudgetExceeded, Client
-from odometer_client.errors import SessionClosed, Unreachable
+from odometer_client.errors import NotTheRunner, SessionClosed, Unreachable
 from odometer_client.queries.confident_gnmax import ConfidentGnmax
 from odometer_client.testing import Service
 
@@ -266,6 +266,18 @@ def test_a_plan_that_makes_no_sense_is_not_opened(
     with pytest.raises(ValueError, match=name):
         ConfidentGnmax(client, dataset, **PLAN | {name: wrong})
     assert client.sessions(dataset) == []
+
+
+def test_a_job_that_starts_again_with_its_key_makes_no_check(
+    client: Client, service: Service, new_dataset: NewDataset
+) -> None:
+    """The check that was paid is made in the first process."""
+    dataset = wide(new_dataset)
+    plan = PLAN | {"key": "job-7"}
+    first = ConfidentGnmax(client, dataset, **plan)
+    with Client(service.url, service.admin_key) as other, pytest.raises(NotTheRunner, match="Open another"):
+        ConfidentGnmax(other, dataset, **plan)
+    assert first.label(AGREED) == 1
 
 
 def test_it_is_not_copied(client: Client, new_dataset: NewDataset) -> None:

@@ -3,15 +3,17 @@
 import copy
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import opendp.prelude as dp
 import pytest
 from sklearn.datasets import load_diabetes
 
-from odometer_client import BudgetExceeded, Client
-from odometer_client.errors import SessionClosed, Unreachable
+from odometer_client import BudgetExceeded, Client, Session
+from odometer_client.errors import NotTheRunner, SessionClosed, Unreachable
 from odometer_client.queries.sparse_vector import SparseVector
+from odometer_client.testing import Service
 
 dp.enable_features("contrib")
 NewDataset = Callable[..., str]
@@ -156,6 +158,41 @@ def test_wrong_by_habit_a_run_gone_on_with_elsewhere(client: Client, new_dataset
     for clone in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="one paid run"):
             clone(svt)
+
+
+def test_wrong_by_habit_one_key_for_a_job_that_starts_again(
+    client: Client, service: Service, new_dataset: NewDataset
+) -> None:
+    """The second runner draws no threshold: the run that was paid has one, in the first."""
+    dataset = new_dataset(kind="pure", epsilon=100.0)
+    plan: dict[str, Any] = PLAN | {"max_above": 3, "key": "job-7"}
+    first = SparseVector(client, dataset, **plan)
+    with Client(service.url, service.admin_key) as other, pytest.raises(NotTheRunner, match="Open another"):
+        SparseVector(other, dataset, **plan)
+    assert [at(first, -FAR), at(first, FAR)] == [False, True]
+    assert spent(client, dataset) == 6.0
+
+
+def test_wrong_by_habit_two_threads_and_one_threshold(
+    client: Client, new_dataset: NewDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question is drawn after the one before it was paid: never under a threshold whose run is over."""
+    svt = SparseVector(client, new_dataset(kind="pure", epsilon=1000.0), **PLAN, max_above=100)
+    noise, pay, seen = svt._on_query, Session.answer, list[str]()
+
+    def drawn(value: float) -> float:
+        seen.append("drawn")
+        return float(noise(value))
+
+    def paid(session: Session, above: bool) -> None:
+        pay(session, above)
+        seen.append("paid")
+
+    svt._on_query = drawn
+    monkeypatch.setattr(Session, "answer", paid)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: at(svt, FAR), range(20)))
+    assert seen == ["drawn", "paid"] * 20
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])

@@ -418,6 +418,28 @@ def test_open_sessions_have_a_bound(accountant: Accountant, monkeypatch: pytest.
     session(accountant, key="three")
 
 
+def test_one_opener_has_not_all_the_places(accountant: Accountant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opens on others' behalf is the opener of all of them; what is closed is counted no more."""
+    monkeypatch.setattr("accountant.answering.SESSIONS_OF_ONE_MAX", 2)
+    assert open_sessions.SESSIONS_OF_ONE_MAX == 20
+    opened(accountant)
+    proxy = Caller("proxy", acts_for=frozenset({"ada", "ben"}))
+    one, _ = session(accountant), session(accountant, key="two")
+    for who in ("ada", "ben"):
+        accountant.open_session("d", {"session": SVT, "principal": who}, who, proxy)
+    before = spent(accountant)
+    for caller, more in (("ada", {}), (proxy, {"principal": "ben"})):
+        with pytest.raises(
+            TooManySessions, match=r"has 2 open sessions of dataset d.*close-session d SESSION"
+        ):
+            accountant.open_session("d", {"session": SVT, **more}, "three", caller)
+    assert accountant.open_session("d", {"session": SVT}, "open", "ada")[1]  # a replay opens none
+    assert spent(accountant) == before
+    accountant.open_session("d", {"session": SVT}, "his", "ben")
+    accountant.close_session("d", one, "ada")
+    session(accountant, key="three")
+
+
 @pytest.mark.parametrize("wrong", ["1", "2", "2.00000000", "99.00000000", "0007-2.00000000", "x"])
 def test_what_is_no_session_is_unknown(accountant: Accountant, wrong: str) -> None:
     opened(accountant)
