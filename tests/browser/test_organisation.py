@@ -334,6 +334,19 @@ def test_the_ledger_says_everything_in_words(visitor) -> None:
     expect(ledger).to_contain_text("day: zCDP ρ, limit 8, daily")
 
 
+def test_the_ledger_says_who_asked_for_what_was_made(visitor, running: Live) -> None:
+    running.open("plots")
+    assert running.charge("plots", "one").status_code == 201
+    body = {"parent": 2, "description": f"a plot {MARKUP}", "principal": "user-01"}
+    headers = {"Idempotency-Key": "plot"}
+    made = running.ask("POST", "/v1/datasets/plots/derived", "proxy", json=body, headers=headers)
+    assert made.status_code == 201
+    _see(visitor, "/datasets/plots")
+    newest = visitor.page.locator("#ledger tbody tr").first
+    expect(newest).to_contain_text("made of entry 2; costs nothing")
+    expect(newest).to_contain_text(re.compile(r"asked by p_\w+ on the principal's behalf"))
+
+
 def test_no_bound_and_no_number_are_different_words(visitor, running: Live) -> None:
     body = {"mechanism": {"kind": "non_private", "what": MARKUP}, "count": 1}
     running.open(
