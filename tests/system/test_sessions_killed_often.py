@@ -1,4 +1,4 @@
-"""Two server processes on one store, killed again and again while sessions are answered; Redis is killed too."""
+"""Two server processes on one store, killed again and again amid answers of sessions; Redis is killed too."""
 
 import random
 
