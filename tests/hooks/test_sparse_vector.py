@@ -4,6 +4,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import opendp.prelude as dp
@@ -150,6 +151,33 @@ def test_wrong_by_habit_too_little_noise_on_queries(
     for noise, moves, epsilon in ((svt._on_threshold, 1, 1.0), (svt._on_query, times, 2.0)):
         cost = moves * float(noise.map(2.5))
         assert epsilon * (1 - 1e-9) <= cost <= epsilon
+
+
+def test_wrong_by_habit_monotone_where_a_unit_is_replaced(client: Client, new_dataset: NewDataset) -> None:
+    """Two counts, of which a replaced unit raises one and lowers the other, need the whole noise."""
+    dataset = new_dataset("replace_one", kind="pure", epsilon=100.0)
+    with pytest.raises(ValueError, match=r"replace_one.*none count as monotone.*monotone=False works"):
+        SparseVector(client, dataset, **PLAN, max_above=3, monotone=True)
+    assert (spent(client, dataset), client.sessions(dataset)) == (0.0, [])
+    svt = SparseVector(client, dataset, **PLAN, max_above=3)
+    assert float(svt._on_query.map(1.0)) == pytest.approx(1.0)  # twice that is epsilon_answers
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "taken"), [("replace_one", False), ("add_remove", True), ("zero_out", True)]
+)
+def test_an_embedded_ledger_is_asked_for_its_adjacency_too(adjacency: str, taken: bool) -> None:
+    with Client("memory://") as client:
+        client.create_dataset(
+            "d",
+            unit="person",
+            adjacency=adjacency,
+            delta=1e-6,
+            budgets=[{"name": "life", "kind": "pure", "epsilon": 100.0}],
+        )
+        with nullcontext() if taken else pytest.raises(ValueError, match="none count as monotone"):
+            SparseVector(client, "d", **PLAN, max_above=3, monotone=True)
+        assert spent(client, "d") == (3.0 if taken else 0.0)
 
 
 def test_wrong_by_habit_a_run_gone_on_with_elsewhere(client: Client, new_dataset: NewDataset) -> None:

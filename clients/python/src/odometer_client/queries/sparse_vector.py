@@ -38,11 +38,13 @@ class SparseVector:
             sensitivity/epsilon_answers. A run costs the sum of the two.
         max_above: after so many above answers it is over.
         monotone: True only if all query values move in one direction when a unit is added (or blanked), as
-            counts do. Under replace_one hardly any queries are.
+            counts do. Under replace_one none count as such: the dataset is asked for its adjacency first.
         under: as for `Client.open_session`.
 
-    Raises BudgetExceeded, and whatever else opening a session may raise: nothing was asked then. Raises
-    NotTheRunner where the opening was answered with a session of before. Threads take turns.
+    Raises ValueError for what is out of range, and for monotone=True on a dataset of another adjacency than
+    add_remove or zero_out. Raises BudgetExceeded, and whatever else opening a session may raise: nothing was
+    asked then. Raises NotTheRunner where the opening was answered with a session of before. Threads take
+    turns.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class SparseVector:
             "epsilon_answers": epsilon_answers,
             "max_above": max_above,
         }
+        if monotone:
+            _check_monotone(dataset, client.dataset(dataset)["adjacency"])
         self._over: OdometerError | None = None
         self._asking = threading.Lock()  # an answer drawn under one run's threshold never ends another run
         self.session: Session = client.open_session(dataset, document, **under)
@@ -124,3 +128,14 @@ class SparseVector:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a sparse vector is not copied or stored: two would go on with one paid run")
+
+
+def _check_monotone(dataset: str, adjacency: str) -> None:
+    """A replaced unit takes its part out of some queries and adds to others: half the noise is too little."""
+    if adjacency not in ("add_remove", "zero_out"):
+        raise ValueError(
+            f"monotone=True halves the noise on queries, and dataset {dataset} has adjacency {adjacency}: a "
+            "unit that is replaced makes some queries rise while others fall, so none count as monotone. "
+            "monotone=False works here, monotone=True on a dataset of add_remove or zero_out. Nothing was "
+            "charged"
+        )
