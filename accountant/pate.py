@@ -12,7 +12,7 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,13 @@ _SLACK: Final = 1e-9
 """Relative, far above the rounding of the formulas."""
 STEP: Final = 1e-6
 """Told figures are rounded up to it: the low bits of a float say more than its value."""
+DEVIATION: Final = (0.01, 1e9)
+"""Range of standard deviations of noise, in votes."""
+GAMMA: Final = (1e-12, 500.0)
+"""Range of gamma, as a charge of `pate_lnmax` has it."""
+_SCALES: Final = {"gaussian": ("standard deviation", DEVIATION), "laplace": ("gamma", GAMMA)}
+_BETA: Final = (1e-12, 100.0)
+_PLAN_NOISE: Final = (1e-3, 1e9)
 
 
 # -- raw figures: private ------------------------------------------------------------------------------------
@@ -35,19 +42,25 @@ STEP: Final = 1e-6
 def log_q_gaussian(votes: Sequence[float], deviation: float) -> float:
     """Logarithm of an upper bound on the probability that GNMax answers other than the most voted label.
 
-    votes: one count a label, two or more; deviation: of the noise on each. Papernot et al. 2018, Prop. 7.
+    votes: one count a label, two or more; deviation: of the noise on each, 0.01 to 1e9. Papernot et al. 2018,
+    Prop. 7. Raises ValueError, as every function here, for what is out of range.
     """
+    _check_within("deviation", deviation, DEVIATION)
     return _capped(_log_tail(_gaps(votes) / 2 * (1.0 / deviation), "gaussian"), len(votes))
 
 
 def log_q_laplace(votes: Sequence[float], gamma: float) -> float:
-    """As `log_q_gaussian` for LNMax with noise of scale 1/gamma. Papernot et al. 2017, Lemma 4."""
+    """As `log_q_gaussian` for LNMax, noise of scale 1/gamma, 1e-12 to 500. Papernot et al. 2017, Lemma 4."""
+    _check_within("gamma", gamma, GAMMA)
     return _capped(_log_tail(_gaps(votes) * gamma, "laplace"), len(votes))
 
 
 def log_q_threshold(votes: Sequence[float], threshold: float, deviation: float) -> float:
     """Logarithm of the probability of the less likely outcome of max(votes) + N(0, deviation²) >= T."""
-    z = (threshold - max(votes)) / deviation
+    _check_within("deviation", deviation, DEVIATION)
+    if not math.isfinite(threshold):
+        raise ValueError(f"threshold is {threshold}: a finite number of votes works")
+    z = (threshold - float(np.max(_votes(votes)))) / deviation
     return float(min(special.log_ndtr(z), special.log_ndtr(-z)))
 
 
@@ -55,9 +68,16 @@ def gnmax_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
     """D_order of a GNMax query whose answer differs from the likely one with probability at most e^log_q.
 
     Papernot et al. 2018, Theorem 6 with the orders of Proposition 10; order/deviation² (Prop. 8) where this
-    is less or the theorem's conditions do not hold. Same shape as log_q.
+    is less or the theorem's conditions do not hold. Same shape as log_q, 0 or below; deviation 0.01 to 1e9;
+    order above 1.
     """
-    logs: Floats = np.minimum(np.asarray(log_q, dtype=float), -1e-300)
+    _check_within("deviation", deviation, DEVIATION)
+    return _gnmax_rdp(log_q, deviation, order)
+
+
+def _gnmax_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
+    logs = _logs(log_q)
+    _check_order(order)
     variance = deviation**2
     flat = np.full_like(logs, order / variance)
     mu2 = deviation * np.sqrt(-logs)
@@ -78,16 +98,19 @@ def gnmax_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
 
 def threshold_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
     """As `gnmax_rdp` for the threshold check, where a teacher moves one count by one."""
-    return gnmax_rdp(log_q, math.sqrt(2.0) * deviation, order)
+    _check_within("deviation", deviation, DEVIATION)
+    return _gnmax_rdp(log_q, math.sqrt(2.0) * deviation, order)
 
 
 def lnmax_rdp(log_q: float | Floats, gamma: float, order: float) -> Floats:
     """D_order of an LNMax query.
 
     Papernot et al. 2017, Theorem 3 (its moment of order - 1, over that) for q < 1/(e^{2 gamma} + 1), or what
-    2 gamma-DP gives.
+    2 gamma-DP gives. gamma 1e-12 to 500; log_q and order as there.
     """
-    logs: Floats = np.minimum(np.asarray(log_q, dtype=float), -1e-300)
+    logs = _logs(log_q)
+    _check_within("gamma", gamma, GAMMA)
+    _check_order(order)
     pure = 2.0 * gamma
     flat = np.full_like(logs, min(pure, order * pure * pure / 2))
     applies = logs < -np.logaddexp(0.0, pure)
@@ -110,19 +133,19 @@ class Plan:
     failure_probability: float
     """That the figure is too low at some order, 0 to 1: held as an `approximate` charge of ε 0 and this δ."""
     beta: float
-    """How fast the smooth sensitivity decays with each teacher that changes, above 0."""
+    """How fast the smooth sensitivity decays with each teacher that changes, 1e-12 to 100."""
     noise: float
-    """Standard deviation of the noise over the smooth sensitivity."""
+    """Standard deviation of the noise over the smooth sensitivity, 1e-3 to 1e9."""
 
     def __post_init__(self) -> None:
-        if not self.orders or any(
-            low >= high for low, high in zip((1.0, *self.orders), self.orders, strict=False)
+        if not self.orders or not all(
+            low < high < math.inf for low, high in zip((1.0, *self.orders), self.orders, strict=False)
         ):
-            raise ValueError("orders must be above 1 and strictly increasing, one at least")
+            raise ValueError("orders are finite, above 1 and strictly increasing: (4.0, 8.0) works")
         if not 0 < self.failure_probability < 1:
             raise ValueError(f"failure_probability is {self.failure_probability}; above 0 and below 1 works")
-        if not (self.beta > 0 and self.noise > 0):
-            raise ValueError("beta and noise must be above 0")
+        _check_within("beta", self.beta, _BETA)
+        _check_within("noise", self.noise, _PLAN_NOISE)
 
     @property
     def _quantile(self) -> float:
@@ -171,13 +194,15 @@ def sanitise(votes: npt.ArrayLike, noise: Noise, scale: float, teachers: int, pl
     """Upper bounds, that may be told, on what the queries of these votes cost together.
 
     votes: one row of whole counts a query, one column a label; all queries of the charge that were answered.
-    scale: standard deviation of the counts' noise ("gaussian") or gamma ("laplace"). teachers: how many there
-    are. Raises ValueError. Once for each hold: each call is a release that `Plan.charge` pays for.
+    scale: standard deviation of the counts' noise (noise "gaussian", 0.01 to 1e9) or gamma ("laplace", 1e-12
+    to 500). teachers: how many there are. Raises ValueError. Once for each hold: each call is a release that
+    `Plan.charge` pays for.
 
     At each order U = f + s (noise Z + c) is told, with s the smooth sensitivity of the total f, and
     P(noise Z + c < 0) the order's share of the failure probability. Its mean moves by at most
     s (1 + c (e^beta - 1)) between neighbours, so s need not be told beside it (see smooth_release_rdp).
     """
+    _check_noise(noise, scale)
     counts = _checked(votes, teachers)
     random = secrets.SystemRandom()
     told = []
@@ -201,6 +226,10 @@ def total_and_sensitivity(
     of the tails moves at most as one tail would (Papernot et al. 2018, Prop. 13); the cell by at most
     `_CELLS`. No condition on the shape of the bound is needed: it is made monotone first.
     """
+    _check_noise(noise, scale)
+    _check_order(order)
+    _check_within("beta", beta, _BETA)
+    counts = _checked(counts, teachers)
     steps = _CELLS + 1  # one more than the proof says, for rounding at a cell's edge
     table = _table(noise, scale, counts.shape[1], teachers, order)
     one_change = _one_change(table, steps)
@@ -217,6 +246,8 @@ def local_sensitivities(
     votes: Sequence[int], noise: Noise, scale: float, teachers: int, order: float
 ) -> Floats:
     """Upper bounds on how much one more change moves a query's figure, after 0, 1, … changes; private."""
+    _check_noise(noise, scale)
+    _check_order(order)
     counts = _checked([list(votes)], teachers)
     one_change = _one_change(_table(noise, scale, counts.shape[1], teachers, order), _CELLS + 1)
     return _within_distance(one_change, int(_cells(counts, noise, scale)[0]), _CELLS + 1, teachers)
@@ -226,13 +257,18 @@ def smooth_release_rdp(order: float, beta: float, noise: float, quantile: float 
     """D_order of telling f + s (noise Z + noise quantile), s the beta-smooth sensitivity of f.
 
     The divergence of two normals whose deviations differ by a factor of at most e^beta and whose means by at
-    most (1 + noise quantile (e^beta - 1)) of the smaller s: finite for e^{2 beta} < order/(order - 1) alone.
-    Infinity where there is no bound.
+    most (1 + noise |quantile| (e^beta - 1)) of the smaller s: finite for e^{2 beta} < order/(order - 1)
+    alone. Infinity where there is no bound.
     """
+    _check_order(order)
+    _check_within("beta", beta, _BETA)
+    _check_within("noise", noise, _PLAN_NOISE)
+    if not math.isfinite(quantile):
+        raise ValueError(f"quantile is {quantile}: a finite number works")
     left = 1.0 - (order - 1) * math.expm1(2 * beta)
     if left <= 0:
         return math.inf
-    shift = 1 / noise + quantile * math.expm1(beta)
+    shift = 1 / noise + abs(quantile) * math.expm1(beta)  # below 0 it moves the mean the other way
     mean = order * shift**2 / (2 * left)
     wider = -math.log(left) - (order - 1) * 2 * beta
     narrower = -math.log1p(-(order - 1) * math.expm1(-2 * beta)) + (order - 1) * 2 * beta
@@ -245,32 +281,76 @@ def smooth_release_published(order: float, beta: float, noise: float) -> float:
     Its term in the means lacks a factor up to 1/(2 - 2 order (1 - e^{-2 beta})), so that near the last order
     it lies below the divergence of two normals that smooth sensitivity allows (0.52 for a true 1.6).
     """
+    _check_within("beta", beta, _BETA)
+    _check_within("noise", noise, _PLAN_NOISE)
     if not 1 < order < 1 / (2 * beta):
         raise ValueError(f"order is {order}; above 1 and below {1 / (2 * beta):g} works")
     spread = -0.5 * math.log1p(-2 * order * beta) + beta * order
     return order * math.exp(2 * beta) / noise**2 + spread / (order - 1)
 
 
-# -- gaps ---------------------------------------------------------------------------------------------------
+# -- what is taken ------------------------------------------------------------------------------------------
+
+
+def _check_within(name: str, value: float, between: tuple[float, float]) -> None:
+    """Raise ValueError for what is out of range, no number included."""
+    least, most = between
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {value}: {least:g} to {most:g} works")
+
+
+def _check_order(order: float) -> None:
+    if not 1 < order < math.inf:
+        raise ValueError(f"order is {order}: a finite one above 1 works")
+
+
+def _check_noise(noise: str, scale: float) -> None:
+    """Of an unknown name nothing is guessed: the figure of one noise is too low for another."""
+    if noise not in get_args(Noise):
+        raise ValueError(f"noise is {noise!r}: {' or '.join(repr(name) for name in get_args(Noise))} works")
+    name, between = _SCALES[noise]
+    _check_within(f"scale, of {noise} noise the {name},", scale, between)
+
+
+def _logs(log_q: float | Floats) -> Floats:
+    """Logarithms of probabilities, kept off 0."""
+    logs = np.asarray(log_q, dtype=float)
+    if not np.all(logs <= 0):
+        raise ValueError("log_q: the logarithm of a probability works, 0 or below")
+    return np.asarray(np.minimum(logs, -1e-300))
 
 
 def _checked(votes: npt.ArrayLike, teachers: int) -> npt.NDArray[np.int64]:
+    """Errors do not repeat the votes: they would go into a log."""
+    if not (1 <= teachers < math.inf and int(teachers) == teachers):
+        raise ValueError(f"teachers is {teachers}: a whole number of 1 or more works")
     counts = np.asarray(votes)
     if counts.ndim != 2 or counts.shape[1] < 2 or not len(counts):
         raise ValueError(
             f"votes have shape {counts.shape}: a row a query and a column a label, two or more, work"
         )
+    if counts.dtype.kind not in "iuf" or not np.all((counts >= 0) & (counts <= teachers)):
+        raise ValueError(f"votes are whole counts, 0 to {teachers}: one a teacher")
     whole = counts.astype(np.int64)
-    if np.any(whole != counts) or np.any(whole < 0) or np.any(whole.sum(axis=1) > teachers):
+    if np.any(whole != counts) or np.any(whole.sum(axis=1) > teachers):
         raise ValueError(f"votes are whole counts, of each query at most {teachers} together: one a teacher")
     return whole
 
 
+def _votes(votes: Sequence[float]) -> Floats:
+    """One query's counts."""
+    counts = np.asarray(votes, dtype=float)
+    if counts.ndim != 1 or counts.size < 2 or not np.all((counts >= 0) & (counts < math.inf)):
+        raise ValueError("votes: a count of 0 or more for each label, two labels or more, work")
+    return counts
+
+
+# -- gaps ---------------------------------------------------------------------------------------------------
+
+
 def _gaps(votes: Sequence[float]) -> Floats:
     """From the most voted label to each other one."""
-    counts = np.sort(np.asarray(votes, dtype=float))
-    if counts.size < 2:
-        raise ValueError("two labels or more work")
+    counts = np.sort(_votes(votes))
     return np.asarray(counts[-1] - counts[:-1])
 
 

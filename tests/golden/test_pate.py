@@ -15,6 +15,8 @@ from scipy import integrate, stats
 from accountant import pate
 from accountant.grid import GRID_V1
 from accountant.mechanisms import ANY_MECHANISM
+from accountant.mechanisms.noise import LEAST_NOISE_MULTIPLIER
+from accountant.mechanisms.pate import PateGnmax, PateLnmax
 from odometer_client.holds import sanitised_body
 from odometer_client.mechanisms import RenyiCurve
 
@@ -241,8 +243,100 @@ def test_the_charge_of_telling_counts_every_order_that_is_told() -> None:
 )
 def test_what_are_no_votes_is_refused(votes: Any) -> None:
     """More than the teachers, parts of a vote, negative ones, no labels."""
-    with pytest.raises(ValueError, match="votes"), np.errstate(invalid="ignore"):
+    with pytest.raises(ValueError, match="votes"):
         pate.sanitise(votes, "gaussian", 1.0, 10, PLAN)
+
+
+ROWS = np.array([[180, 15, 5]] * 3)
+WITH_NOISE: dict[str, Any] = {
+    "sanitise": lambda noise, scale: pate.sanitise(ROWS, noise, scale, 200, PLAN),
+    "total_and_sensitivity": lambda noise, scale: pate.total_and_sensitivity(ROWS, noise, scale, 200, 4, 0.1),
+    "local_sensitivities": lambda noise, scale: pate.local_sensitivities([5, 3], noise, scale, 8, 4.0),
+}
+
+
+@pytest.mark.parametrize("function", WITH_NOISE.values(), ids=WITH_NOISE)
+@pytest.mark.parametrize("noise", ["Gaussian", "gauss", "normal", "GAUSSIAN", "Laplace", "", None])
+def test_an_unknown_noise_is_not_taken_for_another(function: Any, noise: Any) -> None:
+    """Under another noise the figure is another: the names that work are said."""
+    with pytest.raises(ValueError, match="'gaussian' or 'laplace' works"):
+        function(noise, 20.0)
+
+
+@pytest.mark.parametrize("function", WITH_NOISE.values(), ids=WITH_NOISE)
+@pytest.mark.parametrize("scale", [0, -1.0, math.nan, math.inf, 1e-200, 1e10])
+def test_the_scale_is_in_the_range_of_its_noise(function: Any, scale: float) -> None:
+    with pytest.raises(ValueError, match=r"the standard deviation, is .*: 0.01 to 1e\+09 works"):
+        function("gaussian", scale)
+    with pytest.raises(ValueError, match=r"the gamma, is .*: 1e-12 to 500 works"):
+        function("laplace", scale)
+
+
+def test_the_ranges_are_those_of_the_charges() -> None:
+    """What can be held can be told of: a check of Confident-GNMax, and γ of LNMax."""
+    gnmax, lnmax = PateGnmax.model_json_schema(), PateLnmax.model_json_schema()["properties"]["gamma"]
+    assert (lnmax["minimum"], lnmax["maximum"]) == pate.GAMMA
+    sigma = gnmax["properties"]["standard_deviation_of_counts"]["anyOf"][0]
+    assert (LEAST_NOISE_MULTIPLIER, sigma["maximum"]) == pate.DEVIATION
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: pate.log_q_gaussian([5, 3], x),
+        lambda x: pate.log_q_laplace([5, 3], x),
+        lambda x: pate.log_q_threshold([5, 3], 4, x),
+        lambda x: pate.gnmax_rdp(-3.0, x, 4.0),
+        lambda x: pate.gnmax_rdp(-3.0, 20.0, x),
+        lambda x: pate.threshold_rdp(-3.0, x, 4.0),
+        lambda x: pate.threshold_rdp(-3.0, 20.0, x),
+        lambda x: pate.lnmax_rdp(-3.0, x, 4.0),
+        lambda x: pate.lnmax_rdp(-3.0, 0.1, x),
+        lambda x: pate.Plan(orders=(x,), failure_probability=0.2, beta=0.05, noise=3.0),
+        lambda x: pate.Plan(orders=(2.0,), failure_probability=x, beta=0.05, noise=3.0),
+        lambda x: pate.Plan(orders=(2.0,), failure_probability=0.2, beta=x, noise=3.0),
+        lambda x: pate.Plan(orders=(2.0,), failure_probability=0.2, beta=0.05, noise=x),
+        lambda x: pate.smooth_release_rdp(x, 0.05, 3.0),
+        lambda x: pate.smooth_release_rdp(4.0, x, 3.0),
+        lambda x: pate.smooth_release_rdp(4.0, 0.05, x),
+        lambda x: pate.smooth_release_published(4.0, x, 3.0),
+        lambda x: pate.smooth_release_published(4.0, 0.05, x),
+        lambda x: pate.total_and_sensitivity(ROWS, "gaussian", 20.0, 200, x, 0.1),
+        lambda x: pate.total_and_sensitivity(ROWS, "gaussian", 20.0, 200, 4.0, x),
+        lambda x: pate.total_and_sensitivity(ROWS, "gaussian", 20.0, x, 4.0, 0.1),
+        lambda x: pate.local_sensitivities([5, 3], "laplace", 0.1, x, 4.0),
+        lambda x: pate.local_sensitivities([5, 3], "laplace", 0.1, 8, x),
+    ],
+)
+def test_what_is_out_of_range_is_refused_by_name(call: Any, wrong: float) -> None:
+    """Not divided by, and no figure of it."""
+    with pytest.raises(ValueError, match="work"):
+        call(wrong)
+
+
+@pytest.mark.parametrize("wrong", [0.05, math.nan])
+def test_a_probability_in_the_place_of_its_logarithm_is_refused(wrong: float) -> None:
+    for figure in (pate.gnmax_rdp, pate.threshold_rdp, pate.lnmax_rdp):
+        with pytest.raises(ValueError, match="logarithm"):
+            figure(np.array([-3.0, wrong]), 1.0, 4.0)
+
+
+@pytest.mark.parametrize("votes", [[math.nan, 1], [-1, 2], [5], [math.inf, 1]])
+def test_what_is_no_querys_count_is_refused(votes: Any) -> None:
+    with pytest.raises(ValueError, match="votes"):
+        pate.log_q_gaussian(votes, 1.0)
+    with pytest.raises(ValueError, match="votes"):
+        pate.log_q_laplace(votes, 1.0)
+    with pytest.raises(ValueError, match="votes"):
+        pate.log_q_threshold(votes, 3.0, 1.0)
+
+
+def test_a_plan_that_fails_more_often_than_not_is_not_cheaper_for_it() -> None:
+    """Its quantile is below 0: the mean moves the other way, as far."""
+    for quantile in (0.3, 1.28):
+        up, down = (pate.smooth_release_rdp(4.0, 0.05, 3.0, sign * quantile) for sign in (1, -1))
+        assert up == down > pate.smooth_release_rdp(4.0, 0.05, 3.0)
 
 
 def test_the_raw_figure_is_not_sent() -> None:
