@@ -5,15 +5,15 @@ Whatever is charged is paid before the step that it is for; subclassing register
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from accountant.budgets import Charge
 from accountant.mechanisms import Document, Mechanism, Whole
 from accountant.mechanisms.interactive import AboveThreshold, RunEpsilon
 from accountant.mechanisms.noise import Gaussian, NoiseMultiplier
-from accountant.mechanisms.pate import PateGnmax
+from accountant.mechanisms.pate import PateGnmax, StandardDeviation
 
 ABOVE_MAX = 1_000_000
 """Of the above answers of one session."""
@@ -110,19 +110,32 @@ class ConfidentGnmax(Session):
     """Confident-GNMax: each query is checked against a threshold, and answered only when it passes."""
 
     kind: Literal["confident_gnmax"] = "confident_gnmax"
-    noise_multiplier_check: NoiseMultiplier
-    """Standard deviation of the Gaussian noise on the largest count over 1: a teacher moves it by one vote.
-    The paper's σ₁. 0.01 to 1e9."""
-    noise_multiplier_answer: NoiseMultiplier
-    """Standard deviation of the Gaussian noise on the counts over √2: a teacher moves two counts by one. The
-    paper's σ₂ over √2. 0.01 to 1e9."""
+    standard_deviation_check: NoiseMultiplier | None = None
+    """Standard deviation of the Gaussian noise on the largest count, in votes: the paper's σ₁. 0 (no noise)
+    or 0.01 to 1e9. Give this or `noise_multiplier_check`."""
+    standard_deviation_answer: StandardDeviation | None = None
+    """Standard deviation of the Gaussian noise on each count, in votes: the paper's σ₂. 0 (no noise) or 0.02
+    to 1e9. Give this or `noise_multiplier_answer`."""
+    noise_multiplier_check: NoiseMultiplier | None = None
+    """The same over 1, by which a teacher moves the largest count: σ₁ itself. 0 (no noise) or 0.01 to 1e9."""
+    noise_multiplier_answer: NoiseMultiplier | None = None
+    """The same over √2, since a teacher moves two counts by one: σ₂/√2. σ₂ itself, passed here, would halve
+    the charge of an answer. 0 (no noise) or 0.01 to 1e9."""
     max_answers: MostAbove
     """After so many answered queries it closes, 1 to 1,000,000."""
 
     title: ClassVar[str] = "Confident-GNMax (PATE)"
     purpose: ClassVar[str] = "Labels from teachers' votes, given only where enough of them agree."
-    source: ClassVar[str] = "Papernot et al. 2018, Alg. 1; data-independent: α/(2z²) for check and answer"
+    source: ClassVar[str] = (
+        "Papernot et al. 2018, Alg. 1; data-independent: α/(2σ₁²) for a check, α/σ₂² for an answer"
+    )
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "kind": "confident_gnmax",
+            "standard_deviation_check": 150.0,
+            "standard_deviation_answer": 40.0,
+            "max_answers": 100,
+        },
         {
             "kind": "confident_gnmax",
             "noise_multiplier_check": 150.0,
@@ -131,18 +144,34 @@ class ConfidentGnmax(Session):
         },
     )
 
+    @model_validator(mode="after")
+    def _one_of_each_pair(self) -> Self:
+        for step in ("check", "answer"):
+            multiplier, deviation = f"noise_multiplier_{step}", f"standard_deviation_{step}"
+            if (getattr(self, multiplier) is None) == (getattr(self, deviation) is None):
+                raise ValueError(f"give exactly one of {deviation} and {multiplier}")
+        return self
+
     @property
     def most_above(self) -> int:
         return self.max_answers
 
     def opening(self) -> tuple[Charge, ...]:
-        return (_once(Gaussian(noise_multiplier=self.noise_multiplier_check)),)
+        check = self.standard_deviation_check
+        if self.noise_multiplier_check is not None:
+            check = self.noise_multiplier_check
+        return (_once(Gaussian.model_validate({"noise_multiplier": check})),)
 
     def below(self) -> tuple[Charge, ...]:
         return self.opening()
 
     def above(self, last: bool) -> tuple[Charge, ...]:
-        answer = _once(PateGnmax(noise_multiplier=self.noise_multiplier_answer))
+        answer = _once(
+            PateGnmax(
+                noise_multiplier=self.noise_multiplier_answer,
+                standard_deviation_of_counts=self.standard_deviation_answer,
+            )
+        )
         return (answer,) if last else (answer, *self.opening())
 
 

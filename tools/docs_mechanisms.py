@@ -7,6 +7,7 @@ from docs_tables import GENERATED, bounds, one_line, table
 
 from accountant.mechanisms import FAMILIES
 from accountant.mechanisms.base import EVERY_ADJACENCY, Mechanism
+from accountant.sessions import Session
 
 _HEAD = f"""# Mechanisms
 {GENERATED}
@@ -19,13 +20,20 @@ Gaussian DP's; natural logarithms. A coordinate that a formula does not name has
 `odometer_client.mechanisms` has the same as Python classes, `GET /v1/mechanisms` as JSON with schemas.
 """
 
+_SESSIONS = """# Kinds of session
+
+What can be opened at `POST /v1/datasets/{dataset}/sessions`: an interactive mechanism, which is charged for
+with the mechanisms above as its public answers come.
+"""
+
 
 def mechanisms_page() -> str:
     """The text of the page."""
     kinds = sorted(Mechanism.registry)
     overview = "\n\n".join(_family(family) for family in FAMILIES)
     sections = "\n\n".join(_section(kind, Mechanism.registry[kind]) for kind in kinds)
-    return f"{_HEAD}\n{overview}\n\n{sections}\n"
+    sessions = "\n\n".join(_session(kind, Session.registry[kind]) for kind in sorted(Session.registry))
+    return f"{_HEAD}\n{overview}\n\n{sections}\n\n{_SESSIONS}\n{sessions}\n"
 
 
 def _family(module: ModuleType) -> str:
@@ -38,9 +46,30 @@ def _family(module: ModuleType) -> str:
 
 
 def _section(name: str, kind: type[Mechanism]) -> str:
+    lines = [_title(name, kind), _parameters(kind)]
+    lines.append(f"- Loss of one release: {kind.formula}\n- Source: {kind.source}\n- {_adjacency(kind)}")
+    if kind.avoid:
+        lines[-1] += f"\n- Not for: {kind.avoid}"
+    return "\n\n".join([*lines, _examples(kind)])
+
+
+def _session(name: str, kind: type[Session]) -> str:
+    return "\n\n".join([_title(name, kind), _parameters(kind), f"- Source: {kind.source}", _examples(kind)])
+
+
+def _title(name: str, kind: type[Mechanism] | type[Session]) -> str:
+    return f"## {name}\n\n**{kind.title}.** {one_line(kind.__doc__ or '')} {kind.purpose}"
+
+
+def _examples(kind: type[Mechanism] | type[Session]) -> str:
+    examples = "\n".join(json.dumps(example, ensure_ascii=False) for example in kind.examples)
+    return f"```json\n{examples}\n```"
+
+
+def _parameters(kind: type[Mechanism] | type[Session]) -> str:
     schema = kind.model_json_schema()
     required = set(schema.get("required", ()))
-    parameters = table(
+    return table(
         ["parameter", "takes", "meaning"],
         [
             (
@@ -52,13 +81,6 @@ def _section(name: str, kind: type[Mechanism]) -> str:
             if field != "kind"
         ],
     )
-    lines = [f"## {name}", f"**{kind.title}.** {one_line(kind.__doc__ or '')} {kind.purpose}", parameters]
-    lines.append(f"- Loss of one release: {kind.formula}\n- Source: {kind.source}\n- {_adjacency(kind)}")
-    if kind.avoid:
-        lines[-1] += f"\n- Not for: {kind.avoid}"
-    examples = "\n".join(json.dumps(example, ensure_ascii=False) for example in kind.examples)
-    lines.append(f"```json\n{examples}\n```")
-    return "\n\n".join(lines)
 
 
 def _adjacency(kind: type[Mechanism]) -> str:

@@ -31,6 +31,10 @@ def _zero_or_enough(deviation: float) -> float:
     return deviation
 
 
+StandardDeviation = Annotated[Number, Field(ge=0, le=MOST_NOISE_MULTIPLIER), AfterValidator(_zero_or_enough)]
+"""Of the noise on each count, in votes."""
+
+
 class PateLnmax(Mechanism):
     """The label with the most votes of teachers after Laplace noise on each count (LNMax)."""
 
@@ -72,9 +76,7 @@ class PateGnmax(Mechanism):
     One teacher moves two counts. The paper's σ is the standard deviation itself: passed here it would halve
     the charge; give it as `standard_deviation_of_counts`. 0 (no noise) or 0.01 to 1e9.
     """
-    standard_deviation_of_counts: (
-        Annotated[Number, Field(ge=0, le=MOST_NOISE_MULTIPLIER), AfterValidator(_zero_or_enough)] | None
-    ) = None
+    standard_deviation_of_counts: StandardDeviation | None = None
     """Standard deviation of the noise on each count, in votes: the paper's σ. 0 (no noise) or 0.02 to 1e9."""
 
     title: ClassVar[str] = "PATE, Gaussian noisy max of votes"

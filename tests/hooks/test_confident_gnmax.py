@@ -207,23 +207,19 @@ def test_its_label_is_wrong_as_often_as_its_noise_says(client: Client, new_datas
 def test_what_is_drawn_costs_at_most_what_is_charged(
     client: Client, new_dataset: NewDataset, deviation: float
 ) -> None:
-    """By OpenDP's own maps, and hardly less; the multiplier that is charged for σ₂ is not above σ₂/√2."""
+    """By OpenDP's own maps, and hardly less: ρ = 1/(2σ₁²) of a check, 1/σ₂² of an answer that moves by √2."""
     plan = PLAN | {"standard_deviation_check": deviation, "standard_deviation_answer": deviation}
     teachers = ConfidentGnmax(client, wide(new_dataset), **plan)
     charged = teachers.session["session"]
-    check, answer = (
-        Fraction(repr(charged[name])) for name in ("noise_multiplier_check", "noise_multiplier_answer")
-    )
-    assert check == Fraction(repr(deviation))
-    assert 2 * answer**2 <= Fraction(repr(deviation)) ** 2
-    root = math.sqrt(2)
-    for noise, moves, multiplier in (
-        (teachers._on_largest, 1.0, check),
-        (teachers._on_counts, root, answer),
-    ):
-        cost = 2 * multiplier**2 * Fraction(noise.map(moves))
-        assert 1 - 1e-9 <= cost <= 1
-    assert Fraction(root) ** 2 >= 2
+    assert {name: charged.get(name) for name in charged if "noise" in name or "deviation" in name} == {
+        "standard_deviation_check": deviation,
+        "standard_deviation_answer": deviation,
+    }
+    squared = Fraction(repr(deviation)) ** 2
+    check, answer = (Fraction(noise.map(1.0)) for noise in (teachers._on_largest, teachers._on_counts))
+    assert 1 - 1e-9 <= 2 * squared * check <= 1
+    assert 1 - 1e-9 <= squared * 2 * answer <= 1  # twice that of one count: it is quadratic in the L2 norm
+    assert Fraction(teachers._on_counts.map(math.sqrt(2))) * squared == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

@@ -440,6 +440,66 @@ def test_one_opener_has_not_all_the_places(accountant: Accountant, monkeypatch: 
     session(accountant, key="three")
 
 
+PAPER = {
+    "kind": "confident_gnmax",
+    "standard_deviation_check": 150.0,
+    "standard_deviation_answer": 40.0,
+    "max_answers": 2,
+}
+"""With the paper's σ₁ and σ₂."""
+
+
+def test_a_session_is_charged_at_the_papers_deviations_exactly(accountant: Accountant) -> None:
+    """ρ = 1/(2σ₁²) a check and 1/σ₂² an answer, as the mechanisms with the same deviations."""
+    opened(accountant, budgets=[{"name": "life", "kind": "zcdp", "rho": 9.0}])
+    one = session(accountant, PAPER)
+    check, given = 1 / (2 * 150.0**2), 1 / 40.0**2
+    assert spent(accountant, "rho") == pytest.approx(check, rel=1e-4)
+    answer(accountant, one, False, "a1")
+    answer(accountant, one, True, "a2")
+    answer(accountant, one, True, "a3")
+    assert spent(accountant, "rho") == pytest.approx(3 * check + 2 * given, rel=1e-6)
+    assert accountant.session("d", one)["session"] == PAPER
+    with Accountant(open_store("memory://")) as other:
+        opened(other, budgets=[{"name": "life", "kind": "zcdp", "rho": 9.0}])
+        for number, mechanism in enumerate(
+            [{"kind": "gaussian", "noise_multiplier": 150.0}] * 3
+            + [{"kind": "pate_gnmax", "standard_deviation_of_counts": 40.0}] * 2
+        ):
+            other.charge("d", {"mechanism": mechanism, "count": 1}, f"k{number}", "ada")
+        assert other.odometer("d")["totals"] == accountant.odometer("d")["totals"]
+    assert is_sound(accountant)
+
+
+@pytest.mark.parametrize("step", ["check", "answer"])
+def test_exactly_one_of_each_pair_of_noises_is_given(accountant: Accountant, step: str) -> None:
+    """One step's by its deviation and the other's by its multiplier is no mistake."""
+    opened(accountant, budgets=[{"name": "life", "kind": "zcdp", "rho": 9.0}])
+    multiplier, deviation = f"noise_multiplier_{step}", f"standard_deviation_{step}"
+    for wrong in (PAPER | {multiplier: 28.0}, {name: PAPER[name] for name in PAPER if name != deviation}):
+        with pytest.raises(InvalidRequest, match=f"exactly one of {deviation} and {multiplier}"):
+            session(accountant, wrong)
+    assert spent(accountant, "rho") == 0
+    mixed = {name: PAPER[name] for name in PAPER if name != deviation} | {multiplier: 28.0}
+    assert accountant.session("d", session(accountant, mixed))["session"] == mixed
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("standard_deviation_check", 0.009),
+        ("standard_deviation_answer", 0.019),
+        ("standard_deviation_answer", -1.0),
+    ],
+)
+def test_deviations_have_the_ranges_of_what_they_are_charged_as(
+    accountant: Accountant, name: str, wrong: float
+) -> None:
+    opened(accountant)
+    with pytest.raises(InvalidRequest, match=name):
+        session(accountant, PAPER | {name: wrong})
+
+
 @pytest.mark.parametrize("wrong", ["1", "2", "2.00000000", "99.00000000", "0007-2.00000000", "x"])
 def test_what_is_no_session_is_unknown(accountant: Accountant, wrong: str) -> None:
     opened(accountant)

@@ -10,9 +10,7 @@ threshold, with the largest of all counts and noise of σ₂ each, drawn afresh.
 made and each answer before it is drawn. The votes and the noisy counts stay here.
 """
 
-import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, Final, NoReturn, Self, SupportsFloat, SupportsIndex, Unpack
 
 from odometer_client.base import OdometerError
@@ -24,7 +22,6 @@ from odometer_client.sessions import Session
 
 Vote = SupportsFloat | SupportsIndex
 """How many teachers voted for a class: a whole number, also one of numpy."""
-_TWO_COUNTS: Final = math.sqrt(2.0)  # as a float it is above the root of 2
 _MOST_VOTES: Final = 2.0**53
 
 
@@ -37,8 +34,8 @@ class ConfidentGnmax:
         classes: how many there are, 2 or more; public. Every query has a count for each.
         threshold: what the largest count is compared with, in votes; public.
         standard_deviation_check: of the noise on the largest count, in votes: the paper's σ₁.
-        standard_deviation_answer: of the noise on each count, in votes: the paper's σ₂. It is charged with
-            noise multiplier σ₂/√2.
+        standard_deviation_answer: of the noise on each count, in votes: the paper's σ₂. Both are sent as they
+            are.
         max_answers: after so many answered queries it is over.
         under: as for `Client.open_session`.
 
@@ -63,13 +60,13 @@ class ConfidentGnmax:
         self._classes = classes
         self._threshold = finite("threshold", threshold)
         check = _above_0("standard_deviation_check", standard_deviation_check)
-        answer = _over_root_2(_above_0("standard_deviation_answer", standard_deviation_answer))
+        answer = _above_0("standard_deviation_answer", standard_deviation_answer)
         self._on_largest = gaussian(None, 1.0, check)
-        self._on_counts = gaussian(classes, _TWO_COUNTS, answer)
+        self._on_counts = gaussian(classes, 1.0, answer)  # of two counts that move, twice the ρ of one
         document = {
             "kind": "confident_gnmax",
-            "noise_multiplier_check": check,
-            "noise_multiplier_answer": answer,
+            "standard_deviation_check": check,
+            "standard_deviation_answer": answer,
             "max_answers": max_answers,
         }
         self._over: OdometerError | None = None
@@ -139,11 +136,3 @@ def _above_0(name: str, value: Any) -> float:
     if number <= 0:
         raise ValueError(f"{name} is {value}: a number above 0 works")
     return number
-
-
-def _over_root_2(deviation: float) -> float:
-    """The noise multiplier of σ₂, never above σ₂/√2: less of it is charged as more loss."""
-    multiplier = deviation / _TWO_COUNTS
-    while 2 * Fraction(repr(multiplier)) ** 2 > Fraction(repr(deviation)) ** 2:
-        multiplier = math.nextafter(multiplier, 0.0)
-    return multiplier
