@@ -39,7 +39,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose key it is. `principal` is an opaque id; its name lives in an erasable note."""
+    """Whose key it is. `principal` is an opaque id; its name lives in a note apart from the entries."""
 
     key: str
     role: Role

@@ -40,7 +40,7 @@ class NewKey(Document):
     role: Role
     """reader, charger or admin."""
     name: Text | None = None
-    """Whose it is: kept apart from the ledger, and erasable."""
+    """Whose it is: kept apart from the ledger's entries."""
     team: Slug | None = None
     """The team whose odometer and budgets its charges count on."""
     acts_for: Annotated[tuple[Name | Literal["*"], ...], Field(max_length=100)] = ()

@@ -116,6 +116,14 @@ def require_file(url: str) -> None:
             end(f"there is no ledger at {path.absolute()}", faults.USAGE)
 
 
+def shown_store(url: str) -> str:
+    """A store's URL for people and logs: a file by its whole path, and no login."""
+    if url.startswith(_SQLITE):
+        return f"{_SQLITE}{Path(url.removeprefix(_SQLITE)).absolute()}"
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
 def is_store(url: str) -> bool:
     """Whether `url` names a ledger rather than a service."""
     return not url.lower().startswith(("http://", "https://"))

@@ -48,7 +48,7 @@ def create(
     name: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Whose it is: kept apart from the ledger, and erasable.", show_default=False
+            metavar="TEXT", help="Whose it is: kept apart from the ledger's entries.", show_default=False
         ),
     ] = None,
     team: Annotated[

@@ -1,5 +1,6 @@
 """`odometer verify`: count a ledger again, straight from its store."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from api.cli import faults
-from api.cli.common import Format, Output, out, plain, print_json, stored
+from api.cli.common import Format, Output, is_store, out, plain, print_json, shown_store, stored
 from api.cli.serve import read_settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def verify(
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The ledger. ODOMETER_STORE unless given.", show_default=False),
+        typer.Option(metavar="URL", help="The ledger. Unless given: ODOMETER_STORE, or ODOMETER_URL where that names a store.", show_default=False),
     ] = None,
     format_: Output = Format.text,
 ) -> None:
@@ -35,17 +36,36 @@ def verify(
     Exit status 0: nothing parts; 1: something does. A ledger that was cut back as a whole looks sound:
     compare the hashes printed here with a receipt that you kept.
     """
-    with stored(store or read_settings().store, reads=True) as opened:
+    url = store or _from_environment()
+    where = shown_store(url)
+    with stored(url, reads=True) as opened:
+        if format_ is Format.text:
+            out.print(f"ledger  {plain(where)}", soft_wrap=True)
         verdicts = []
         for verdict in _verdicts(opened, streams or None):
             verdicts.append(verdict)
             if format_ is Format.text:
                 _say(verdict)
     if format_ is Format.json:
-        print_json([verdict.document() for verdict in verdicts])
+        print_json([{"store": where, **verdict.document()} for verdict in verdicts])
     elif not verdicts:
         out.print("There is nothing in this ledger.")
     raise typer.Exit(0 if all(verdict.ok for verdict in verdicts) else faults.REFUSED)
+
+
+def _from_environment() -> str:
+    """The store to read. Says on stderr when ODOMETER_URL is set to something else, whose ledger may differ."""
+    asked = os.environ.get("ODOMETER_URL", "")
+    if asked and "ODOMETER_STORE" not in os.environ and is_store(asked):
+        return asked
+    url = read_settings().store
+    if asked and asked != url:
+        typer.echo(
+            f"odometer: ODOMETER_URL is not asked here: this reads the ledger itself, {plain(shown_store(url))}. "
+            "For another one: --store URL",
+            err=True,
+        )
+    return url
 
 
 def _verdicts(store: "Store", names: list[str] | None) -> Iterator["Verdict"]:

@@ -86,7 +86,7 @@ class Administering(Connection):
 
         Args:
             role: what it may do.
-            name: whose it is: kept apart from the ledger, and erasable.
+            name: whose it is: kept apart from the ledger's entries.
             team: the team whose odometer and budgets its charges count on.
             acts_for: principals on whose behalf it may charge, ["*"] for any.
         """
