@@ -119,7 +119,8 @@ class Curve:
         return Curve(self.grid, tuple(map(_least, self.bounds, other.bounds)))
 
     def plus(self, other: "Curve", count: int = 1) -> "Curve":
-        """This release and `count` times another, as one. Exact."""
+        """This release and `count` times another, as one. Exact. Raises ValueError when count < 1."""
+        _check_count(count)
         pairs = zip(map(_ratio, self.bounds), map(_ratio, other.bounds), strict=True)
         return Curve(
             self.grid,
@@ -134,8 +135,7 @@ class Curve:
 
         Raises ValueError when count < 1.
         """
-        if count < 1:
-            raise ValueError(f"a count is at least 1, got {count}")
+        _check_count(count)
         ratios = tuple(map(_ratio, self.bounds))
         # One unit is one over an integer, in every grid.
         values = tuple(
@@ -152,6 +152,12 @@ def _least(one: Bound, other: Bound) -> Bound:
     if mine is None or theirs is None:
         return one if theirs is None else other
     return one if mine[0] * theirs[1] <= theirs[0] * mine[1] else other
+
+
+def _check_count(count: object) -> None:
+    """Raise ValueError unless it is a Python int of 1 or more: others wrap, or are rounded."""
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"a count is a whole number, at least 1, got {count!r}")
 
 
 def _sum(n: int, d: int, m: int, e: int) -> Ratio:

@@ -15,6 +15,8 @@ Floats = npt.NDArray[np.float64]
 _ULP: Final = 2.0**-53
 _TOP: Final = 8192
 """The largest order that a base is asked for."""
+_PAIRS_TOP: Final = 256
+"""The largest order at which a base is asked for the weak triangle inequality: it helps at low ones."""
 _P: Final = (Fraction(3, 2), Fraction(2), Fraction(3))
 """Values of p tried in the weak triangle inequality; any p > 1 is sound."""
 
@@ -37,7 +39,9 @@ def renyi(curve: Callable[[Grid], Floats], group_size: int, grid: Grid) -> Float
         for place, alpha in enumerate(grid.exact_orders):
             for p in _P:
                 factor = float((alpha - 1 / p) / (alpha - 1)) * (1.0 + 4.0 * _ULP)
-                pairs[place].append((factor, p * alpha, (p * alpha - 1) / (p - 1)))
+                first, second = p * alpha, (p * alpha - 1) / (p - 1)
+                if max(first, second) <= _PAIRS_TOP:
+                    pairs[place].append((factor, first, second))
     asked = {order for terms in wanted for _, order in terms}
     asked |= {order for terms in pairs for _, first, second in terms for order in (first, second)}
     known = {order for order in asked if order <= _TOP and order.denominator <= 4}

@@ -68,9 +68,9 @@ def _log_term(p: Fraction, q: Fraction, alpha: Floats) -> Floats:
 
 
 def _log(ratio: Fraction) -> float:
-    """Logarithm, accurate near 1."""
-    return math.log1p(float(ratio - 1)) if Fraction(1, 2) < ratio < 2 else _log_wide(ratio)
-
-
-def _log_wide(ratio: Fraction) -> float:
+    """Logarithm, right to a few ulps of itself, also near 1. Beyond the floats, of its own size."""
+    if Fraction(1, 2) < ratio < 2:
+        return math.log1p(float(ratio - 1))
+    if 2**-1000 < ratio < 2**1000:
+        return math.log(float(ratio))  # not the difference of two logarithms: their ulps are larger
     return math.log(ratio.numerator) - math.log(ratio.denominator)

@@ -6,11 +6,12 @@ larger (Mironov, Talwar, Zhang 2019, Theorems 4 and 5), so this is the curve und
 
 What is computed is log(A - 1), never A: with tiny q the curve is far below the spacing of floats
 near 1, and a charge multiplies it by a count of up to 1e9. Whole orders: a sum of positive terms
-(below). Other orders: `renyi_quadrature`.
+(below). Other orders: `renyi_quadrature`, or beyond 60 the chord between whole ones.
 """
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
@@ -27,6 +28,8 @@ _TINY: Final = float(np.finfo(np.float64).tiny)
 _NOISE_RANGE: Final = (0.01, 1e9)
 _LEAST_RATE: Final = 1e-100
 """A smaller sampling rate is charged as this one: an upper bound, and its square is still a float."""
+_QUADRATURE_TOP: Final = 60.0
+"""Up to here orders that are not whole are integrated: as far as the proof of `renyi_quadrature` goes."""
 _FLAT: Final = 40.0
 """Above this, log(e^x - 1) is x to the last bit."""
 
@@ -51,6 +54,9 @@ def poisson_subsampled_gaussian(noise_multiplier: float, sampling_rate: float, g
     everybody = grid.orders * (0.5 / (z * z) * (1.0 + 8.0 * _ULP))
     if q == 1.0:
         return everybody
+    known = _with_neighbours(grid.orders.tobytes())
+    if known is not None:
+        return np.minimum(_by_chords(z, q, grid, known), everybody)
     tables = tables_of(grid.orders.tobytes())
     log_excess = np.empty(grid.n_orders)
     if tables.whole.size:
@@ -61,6 +67,24 @@ def poisson_subsampled_gaussian(noise_multiplier: float, sampling_rate: float, g
     # A few roundings above, and the excess may have underflowed.
     curve += curve * (16.0 * _ULP) + _TINY
     return np.minimum(curve, everybody, out=curve)
+
+
+def _by_chords(z: float, q: float, grid: Grid, known: Grid) -> Floats:
+    """The curve from that at the orders of `known`: (alpha-1) D_alpha is convex, so below its chords."""
+    scaled = poisson_subsampled_gaussian(z, q, known) * (known.orders - 1.0)
+    found = np.interp(grid.orders, known.orders, scaled) / (grid.orders - 1.0)
+    return np.asarray(found * (1.0 + 16.0 * _ULP) + _TINY, dtype=np.float64)
+
+
+@lru_cache(maxsize=8)
+def _with_neighbours(order_bytes: bytes) -> Grid | None:
+    """Where some orders are neither whole nor small: the orders with, for those, the whole ones beside."""
+    orders = np.frombuffer(order_bytes)
+    far = (orders != np.floor(orders)) & (orders > _QUADRATURE_TOP)
+    if not far.any():
+        return None
+    known = {*orders[~far].tolist(), *np.floor(orders[far]).tolist(), *np.ceil(orders[far]).tolist()}
+    return Grid(99, tuple(Fraction(order) for order in sorted(known)))
 
 
 @dataclass(frozen=True)

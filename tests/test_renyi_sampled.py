@@ -120,6 +120,19 @@ def test_any_grid(q: float, z: float) -> None:
         assert_tight(value, exact_fractional(q, z, alpha))
 
 
+@pytest.mark.parametrize(("q", "z"), [(0.01, 1.1), (0.01, 0.3), (0.4, 12.0), (1e-9, 0.6)])
+def test_far_orders_that_are_not_whole_are_on_the_chord_of_those_beside(q: float, z: float) -> None:
+    """Beyond the proof of the quadrature; (1 + u) to such powers overflows, which gave NaN."""
+    grid = grid_of(2.5, 60.5, 61, 767.5, 6143.75)
+    found = poisson_subsampled_gaussian(z, q, grid)
+    scaled = dict(zip(grid.exact_orders, found * (grid.orders - 1), strict=True))
+    for low, share in ((60, 0.5), (767, 0.5), (6143, 0.75)):
+        ends = [exact_whole(q, z, order) * (order - 1) for order in (low, low + 1)]
+        assert_tight(scaled[low + Fraction(share)], ends[0] + (ends[1] - ends[0]) * share)
+    assert_tight(found[0], exact_fractional(q, z, 2.5))
+    assert_tight(found[2], exact_whole(q, z, 61))
+
+
 def golden_rows() -> list[dict[str, Any]]:
     rows = json.loads(GOLDEN.read_text(encoding="utf-8"))
     return [

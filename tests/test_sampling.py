@@ -238,6 +238,24 @@ def test_no_field_takes_a_realised_size(realised: str) -> None:
         parse(kind="poisson_subsampled", base=gaussian(1.0), sampling_rate=0.01, **{realised: 61})
 
 
+@pytest.mark.parametrize("base", [gaussian(1.1), gaussian(0.3), laplace(1.0)])
+def test_two_of_a_sample_are_above_both_drawn_or_one(base: Document) -> None:
+    """Asked at orders beyond the quadrature, two of a sampled Gaussian overflowed and took minutes."""
+    sampled = {"kind": "poisson_subsampled", "base": base, "sampling_rate": 0.01}
+    found = floats(parse(kind="grouped", base=sampled, group_size=2), GRID_V1)
+    alone = floats(parse(**sampled), GRID_V1)
+    assert all(np.isfinite(found[: GRID_V1.n_orders]))
+    assert all(2 * x < y for x, y in zip(alone[:8], found[:8], strict=True))
+    if base["kind"] == "gaussian":
+        z, q, alpha = base["noise_multiplier"], 0.01, 2
+        # Of M = Σ C(2,j) q^j (1-q)^(2-j) N(j/z, 1) against N(0, 1): E[(M/Q)^2] = Σ w_i w_j e^{ij/z²}.
+        weights = [(1 - q) ** 2, 2 * q * (1 - q), q * q]
+        least = sum(
+            w * v * math.expm1(i * j / z**2) for i, w in enumerate(weights) for j, v in enumerate(weights)
+        )
+        assert found[GRID_V1.exact_orders.index(alpha)] >= math.log1p(least)
+
+
 def test_a_group_is_not_k_times_the_curve() -> None:
     """Three records of a user lose nine times a Gaussian's curve, not three times."""
     one, three = (
