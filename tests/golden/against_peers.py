@@ -127,7 +127,7 @@ EXPLAINED: Final = (
     ),
     Cause(
         "its forward differences alternate in sign and cancel: below the theorem's bound",
-        "dp_accounting",
+        "dp_accounting autodp",
         BATCHES,
         lambda p: p.whole and 32 < p.order <= 256 and 0 < p.ours - p.theirs < 0.05 * p.theirs,
     ),
