@@ -7,7 +7,7 @@ from typing import Any, Self
 from accountant.budgets import ANY_BUDGET, Budget, Workload, split_delta, workload_loss
 from accountant.grid import DELTA_UNIT, GRIDS, Grid
 from accountant.mechanisms import Adjacency, Document
-from accountant.mechanisms.base import frozen, thawed
+from accountant.mechanisms.base import STORED, frozen, thawed
 from accountant.mixture import Mixture
 from accountant.rounding import floor_units
 from accountant.scopes import Composition
@@ -34,7 +34,7 @@ class BudgetEntry:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
-        budget = ANY_BUDGET.validate_python(thawed(document["budget"]))
+        budget = ANY_BUDGET.validate_python(thawed(document["budget"]), context=STORED)
         return cls(budget, document["version"], document["fixed"], document["since"])
 
 

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
 from accountant.mechanisms.base import ONE_LINE
 from accountant.nearest import fields_at, instead
+from accountant.percent import as_share
 
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ def invalid(error: ValidationError, document: Any, kind: Any) -> NoReturn:
     """
     faults = error.errors(include_url=False, include_input=False)
     found = [
-        {"field": _field(item, document), "message": _message(item, kind)}
+        {"field": _field(item, document), "message": _message(item, kind) + _hint(item, document)}
         for item in faults
         if item["type"] != "too_short" or not _has_faulty_items(item["loc"], faults)
     ]
@@ -128,6 +129,30 @@ def _message(fault: Any, kind: Any) -> str:
         known["tag"] = known["tag"][:_SHOWN]
         known["instead"] = instead(known["tag"], _QUOTED.findall(known["expected_tags"]))
     return said.format(**known)
+
+
+def _hint(fault: Any, document: Any) -> str:
+    """How to write what was given, where that is clear: a share in percent, a whole number with a point."""
+    given, bounds = _value(fault["loc"], document), fault.get("ctx", {})
+    if fault["type"] == "float_type" and isinstance(given, str):
+        return as_share(given)
+    if not isinstance(given, int | float):
+        return ""
+    if fault["type"] in ("int_type", "int_from_float"):
+        # Up to where every whole number is a float of its own.
+        return f": write {int(given)}" if abs(given) <= 2**53 and given == int(given) else ""
+    share = bounds.get("le", bounds.get("lt")) == 1 and "delta" not in str(fault["loc"][-1])
+    return as_share(f"{given!r}%") if share and 1 < given <= 100 else ""  # nobody gives a delta in percent
+
+
+def _value(location: tuple[int | str, ...], document: Any) -> Any:
+    """What stands at a fault's location; the names that forms have for one possibility are not in it."""
+    for part in location:
+        try:
+            document = document[part]
+        except (LookupError, TypeError):
+            continue
+    return document
 
 
 def _has_faulty_items(location: tuple[int | str, ...], faults: Sequence[Any]) -> bool:

@@ -6,13 +6,22 @@ from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 
+from accountant.aliases import ALIASES, MEANS
+
 _COMPARED: Final = 100
 """So many characters of a name are compared: comparing takes the square of them."""
 
 
 def instead(name: str, names: Iterable[str]) -> str:
-    """`did you mean …?`, or, when none is near, which names there are. Small and large letters are alike."""
+    """`did you mean …?`, or, when none is near, which names there are. Small and large letters are alike.
+
+    A name of the field's own (`sigma`, `dpsgd`) comes before one that is spelt nearly so, with what is meant.
+    """
     known = {each.casefold(): each for each in names}
+    for meant in ALIASES.get(name.casefold() if len(name) <= _COMPARED else "", ()):
+        if meant in known:
+            said = f" ({MEANS[meant]})" if meant in MEANS else ""
+            return f"did you mean {known[meant]}{said}?"
     near = get_close_matches(name[:_COMPARED].casefold(), known, n=1)
     if near:
         return f"did you mean {known[near[0]]}?"

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from accountant.aliases import ALIASES, MEANS
 from accountant.budgets import ANY_BUDGET, Budget
 from accountant.documents import validated
 from accountant.dp_events import KINDS as EVENTS
 from accountant.dp_events import charges
 from accountant.errors import InvalidRequest
-from accountant.forms import ManyCharges, OneCharge, OpenSession
+from accountant.forms import CreateDataset, ManyCharges, OneCharge, OpenSession
 from accountant.mechanisms import Mechanism
 from accountant.nearest import fields_at, instead
 from accountant.sessions import Session
@@ -36,6 +37,37 @@ def test_a_long_name_is_not_compared_for_long() -> None:
     assert instead("a" * 200_000, ("laplace",)) == "there are laplace"
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        ("gaussian", "sigma", "noise_multiplier"),
+        ("gaussian", "Z", "noise_multiplier"),
+        ("gaussian", "scale", "noise_multiplier"),
+        ("laplace", "scale", "scale_over_sensitivity"),
+        ("laplace", "eps", "epsilon"),
+        ("shuffled", "eps", "epsilon0"),
+        ("sampled_without_replacement", "n", "population"),
+        ("poisson_subsampled", "q", "sampling_rate"),
+        ("grouped", "k", "group_size"),
+        ("local_hashing", "g", "buckets"),
+    ],
+)
+def test_a_letter_of_the_field_is_told_by_its_name_here(kind: str, name: str, meant: str) -> None:
+    assert instead(name, Mechanism.registry[kind].model_fields).startswith(f"did you mean {meant}")
+
+
+def test_every_alias_stands_for_a_name_that_exists() -> None:
+    """A name that was changed would leave an alias that helps nobody."""
+    models = [*Mechanism.registry.values(), *Budget.__subclasses__(), *Session.registry.values()]
+    fields = {
+        name for model in [*models, ManyCharges, OneCharge, CreateDataset] for name in model.model_fields
+    }
+    kinds = {model.model_fields["kind"].default for model in models}
+    assert {name for names in ALIASES.values() for name in names} <= fields | kinds
+    assert set(MEANS) <= fields | kinds
+    assert all(name == name.casefold() for name in ALIASES)
+
+
 @pytest.mark.parametrize("kind", sorted(Mechanism.registry))
 def test_the_fields_of_every_mechanism_are_found_at_any_depth(kind: str) -> None:
     fields = set(Mechanism.registry[kind].model_fields)
@@ -59,6 +91,12 @@ def test_the_fields_of_every_budget_and_session_are_found() -> None:
             OneCharge,
             {"mechanism": GAUSSIAN | {"sigma": 1.0}, "count": 1},
             "mechanism.sigma",
+            "did you mean noise_multiplier (standard deviation of the noise over the sensitivity)?",
+        ),
+        (
+            OneCharge,
+            {"mechanism": GAUSSIAN | {"clip": 1.0}, "count": 1},
+            "mechanism.clip",
             "there are kind, noise_multiplier",
         ),
         (
@@ -70,6 +108,13 @@ def test_the_fields_of_every_budget_and_session_are_found() -> None:
         (ANY_BUDGET, {"name": "life", "kind": "zcpd"}, "body", "did you mean zcdp?"),
         (ANY_BUDGET, {"name": "life", "kind": "moments"}, "body", "there are approximate, gdp, pure"),
         (ANY_BUDGET, {"name": "life", "kind": "zcdp", "rho": 1, "windw": "day"}, "windw", "mean window?"),
+        (
+            OneCharge,
+            {"mechanism": {"kind": "DPSGD"}, "count": 1},
+            "mechanism",
+            "mean poisson_subsampled (of a",
+        ),
+        (ANY_BUDGET, {"name": "life", "kind": "rdp"}, "body", "did you mean renyi?"),
         (OpenSession, {"session": {"kind": "sparse_vectors"}}, "session", "did you mean sparse_vector?"),
     ],
 )

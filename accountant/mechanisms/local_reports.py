@@ -4,12 +4,12 @@ import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from accountant import renyi, renyi_local
 from accountant.grid import Grid
 from accountant.loss import Amount, Curve
-from accountant.mechanisms.base import Adjacency, Mechanism, Number, Whole, bounded
+from accountant.mechanisms.base import STORED, Adjacency, Mechanism, Number, Whole, bounded
 from accountant.mechanisms.local import RandomizedResponse
 from accountant.mechanisms.stated import Pure
 from accountant.rounding import decimal, next_up, round_up
@@ -176,7 +176,7 @@ class Rappor(Mechanism):
     p: Annotated[Number, Field(ge=0, le=1)] | None = None
     """Instantaneous randomisation: probability of reporting 1 where the permanent bit is 0."""
     q: Annotated[Number, Field(ge=0, le=1)] | None = None
-    """Instantaneous randomisation: probability of reporting 1 where the permanent bit is 1."""
+    """Instantaneous randomisation: probability of reporting 1 where the permanent bit is 1, at least p."""
     permanent_bits: Literal["kept", "fresh"]
     """kept: drawn once for each value of a person and kept, so that ONE charge covers all reports of that
     value, for ever, and p and q do not lower it. fresh: drawn anew for every report, so that each report is a
@@ -202,11 +202,17 @@ class Rappor(Mechanism):
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _complete(self, info: ValidationInfo) -> Self:
         if (self.p is None) != (self.q is None):
             raise ValueError("p and q come together: give both or neither")
         if self.permanent_bits == "fresh" and self.p is None:
             raise ValueError("with fresh permanent bits p and q are needed (none: p = 0, q = 1)")
+        # The loss is the same, but whoever swaps the two by the names of unary encoding may mean other ones.
+        if self.p is not None and self.q is not None and self.p > self.q and info.context is not STORED:
+            raise ValueError(
+                "q, for a bit that is 1, is at least p, for one that is 0: are the two swapped? In "
+                "unary_encoding p is that of the true value's bit"
+            )
         return self
 
     def curve(self, grid: Grid) -> Curve:

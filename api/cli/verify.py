@@ -26,7 +26,11 @@ def verify(
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The ledger. Unless given: ODOMETER_STORE, or ODOMETER_URL where that names a store.", show_default=False),
+        typer.Option(
+            metavar="URL",
+            help="The ledger. Unless given: ODOMETER_STORE, or ODOMETER_URL where that names a store.",
+            show_default=False,
+        ),
     ] = None,
     format_: Output = Format.text,
 ) -> None:
@@ -54,15 +58,15 @@ def verify(
 
 
 def _from_environment() -> str:
-    """The store to read. Says on stderr when ODOMETER_URL is set to something else, whose ledger may differ."""
+    """The store to read. Says on stderr when ODOMETER_URL is something else, whose ledger may differ."""
     asked = os.environ.get("ODOMETER_URL", "")
     if asked and "ODOMETER_STORE" not in os.environ and is_store(asked):
         return asked
     url = read_settings().store
     if asked and asked != url:
         typer.echo(
-            f"odometer: ODOMETER_URL is not asked here: this reads the ledger itself, {plain(shown_store(url))}. "
-            "For another one: --store URL",
+            "odometer: ODOMETER_URL is not asked here: this reads the ledger itself, "
+            f"{plain(shown_store(url))}. For another one: --store URL",
             err=True,
         )
     return url

@@ -13,27 +13,54 @@ from typing import Any, Final, NoReturn
 
 import typer
 
+from accountant.percent import as_share
+
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 _DIGITS_MAX: Final = 400
+_WHOLE_MAX: Final = 2**53
+"""Up to here every whole number is a float of its own."""
+_WITHIN: Final = {"base": "{", "mechanisms": "["}
+"""Parameters that hold mechanisms, and how their JSON begins."""
 
 
 def number(text: str) -> float:
     """A number, exactly as written. Raises BadParameter for none, and for one that would be rounded."""
     if len(text) > _DIGITS_MAX or not _NUMBER.fullmatch(text):
-        raise typer.BadParameter(f"{text[:80]!r} is not a number")
+        raise typer.BadParameter(f"{text[:80]!r} is not a number{as_share(text[:80])}")
     if _WHOLE.fullmatch(text) and (value := int(text)) != 0:
         return value
     kept = float(text)
     if abs(kept) == float("inf") or Decimal(repr(kept)) != Decimal(text):
         near = "" if abs(kept) == float("inf") else f": write {kept!r}, or round it on to the side you mean"
         raise typer.BadParameter(f"{text!r} has more digits than can be kept exactly{near}")
+    if kept != 0 and abs(kept) <= _WHOLE_MAX and kept.is_integer():
+        return int(kept)  # 6e4 is a whole number, where one is asked for
     return 0 if _WHOLE.fullmatch(text) and not text.startswith("-") else kept
 
 
 def mechanism(kind: str, parameters: Iterable[str]) -> dict[str, Any]:
     """The document of `gaussian noise_multiplier=10`, `… base.kind=gaussian base.noise_multiplier=1.1`."""
-    return {"kind": kind, **assignments(parameters)}
+    words = list(parameters)
+    for word in words:
+        path, _, value = word.partition("=")
+        last = path.rpartition(".")[2]
+        if last in _WITHIN and not value.lstrip().startswith(_WITHIN[last]):
+            raise typer.BadParameter(_how_within(word, path, value))
+    return {"kind": kind, **assignments(words)}
+
+
+def _how_within(word: str, path: str, value: str) -> str:
+    """How a mechanism within another one is written; `value` is what stood where it belongs."""
+    if path.endswith("mechanisms"):
+        return (
+            f"{word!r}: a list of mechanisms is JSON, {path}='[{{\"kind\": …}}, …]', or all of it in --json"
+        )
+    kind = value if value.isidentifier() else "gaussian"
+    return (
+        f"{word!r}: write {path}.kind={kind} and its parameters likewise, such as "
+        f"{path}.noise_multiplier=1.1, or all of it in --json"
+    )
 
 
 def assignments(items: Iterable[str]) -> dict[str, Any]:

@@ -161,5 +161,5 @@ DRAWS = {
         p=_SHARES,
         q=_SHARES,
         permanent_bits=st.sampled_from(["kept", "fresh"]),
-    ),
+    ).map(lambda one: one | dict(zip("pq", sorted((one["p"], one["q"])), strict=True))),
 }

@@ -567,7 +567,7 @@ class Rappor(Mechanism):
     p: float | None = None
     """Instantaneous randomisation: probability of reporting 1 where the permanent bit is 0."""
     q: float | None = None
-    """Instantaneous randomisation: probability of reporting 1 where the permanent bit is 1."""
+    """Instantaneous randomisation: probability of reporting 1 where the permanent bit is 1, at least p."""
     permanent_bits: str
     """kept: drawn once for each value of a person and kept, so that ONE charge covers all reports of that
     value, for ever, and p and q do not lower it. fresh: drawn anew for every report, so that each report is a
