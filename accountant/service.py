@@ -69,6 +69,7 @@ from accountant.requests import (
 )
 from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_number, shard_parent, shard_stream, split
+from accountant.unknown_scopes import never_charged
 
 
 class Accountant(Desk):
@@ -477,9 +478,16 @@ class Accountant(Desk):
         state, spent = self._scope(name, scope)
         now = max(state.time, self.clock())
         held = holding.held(self.store, state, scope, now)
+        note = (
+            never_charged(self.store, state, scope)
+            if scope and scope != "dataset" and spent.is_zero
+            else None
+        )
         return {
             "dataset": name,
             "scope": scope or "dataset",
+            "known": note is None,
+            **({"notes": [note]} if note else {}),
             "sequence": state.head.sequence,
             "time": state.time,
             "delta": float(state.dataset.delta) if delta is None else delta,

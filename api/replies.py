@@ -318,6 +318,11 @@ class OdometerReply(Reply):
 
     dataset: str
     scope: str
+    known: bool
+    """Whether the scope was ever charged, or is a partition, or is named by a budget. Else what reads zero
+    may be a name with a fault in it."""
+    notes: list[str] | None = None
+    """Of a scope that is not known: which one may be meant; left out when there is nothing to say."""
     sequence: int
     time: str
     delta: float

@@ -20,6 +20,7 @@ from api.cli import (
     ledger,
     mechanisms,
     moving,
+    scopes,
     serve,
     sessions,
     status,
@@ -53,6 +54,7 @@ app.command("close-session")(sessions.close_session)
 app.command("derived")(derived.derived)
 app.command("lineage")(derived.lineage)
 app.command("status")(status.status)
+app.command("scopes")(scopes.scopes)
 app.command("ledger")(ledger.ledger)
 app.command("verify")(verify.verify)
 app.command("unfreeze")(freezing.unfreeze)

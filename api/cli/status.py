@@ -77,6 +77,8 @@ def _one(odometer: "Odometer", notes: list[str]) -> None:
     whose = scope_words(odometer.get("scope", "dataset"))
     if whose:
         out.print(f"  the odometer of {whose}:")
+        for note in odometer.notes:
+            indented(f"{note}", style="bold yellow")
         budget_blocks(odometer.get("left") or [])
     else:
         budget_blocks(odometer["budgets"])

@@ -231,3 +231,16 @@ def test_the_third_report_of_a_day_is_refused_and_accepted_after_midnight_utc(
         with pytest.raises(BudgetExceeded):
             client.charge_units("d", STEP, 1, ["ann"])
         assert lost(client, "d", "unit/ann") == 1.0
+
+
+def test_a_scope_that_was_never_charged_is_not_known(both: Client, opened: Opened) -> None:
+    """It reads zero, and says which one may be meant."""
+    dataset = opened()
+    both.charge(dataset, STEP, group=("sweep", 1))
+    typo, right = (both.odometer(dataset, scope=f"group/{name}") for name in ("swep", "sweep"))
+    assert (typo.known, typo.notes) == (
+        False,
+        ["nothing was ever charged to group/swep: did you mean sweep?"],
+    )
+    assert (right.known, right.notes) == (True, [])
+    assert both.odometer(dataset).known

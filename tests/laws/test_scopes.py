@@ -349,3 +349,76 @@ class Sinkless:
 
     def deliver(self, answers: Any) -> None:
         raise AssertionError(f"nothing is answered here: {answers}")
+
+
+# -- scopes that were never charged ------------------------------------------------------------------------
+
+
+def said_of(accountant: Accountant, scope: str) -> tuple[bool, list[str]]:
+    found = accountant.odometer("d", scope=scope)
+    return found["known"], found.get("notes", [])
+
+
+def test_a_scope_that_was_never_charged_says_so_and_names_the_nearest() -> None:
+    """It reads zero, which is true, and may be a name with a fault in it."""
+    with opened({"name": "b", "kind": "pure", "epsilon": 9}) as accountant:
+        assert said_of(accountant, "group/swep") == (
+            False,
+            ["nothing was ever charged to group/swep: there is no charged group in d yet"],
+        )
+        body = pure(0.1, group={"name": "sweep", "runs": 1})
+        accountant.charge("d", body, "1", Caller("ada", team="ads"))
+        for scope, near in (
+            ("group/swep", "did you mean sweep?"),
+            ("team/adz", "did you mean ads?"),
+            ("principal/bob", "there are ada"),
+        ):
+            assert said_of(accountant, scope) == (False, [f"nothing was ever charged to {scope}: {near}"])
+            assert accountant.odometer("d", scope=scope)["totals"]["pure"] == 0
+        for scope in ("group/sweep", "team/ads", "principal/ada", "dataset"):
+            assert said_of(accountant, scope) == (True, [])
+
+
+def test_of_many_names_none_of_which_is_near_the_list_is_named() -> None:
+    with opened({"name": "b", "kind": "pure", "epsilon": 9}) as accountant:
+        for number in range(6):
+            accountant.charge("d", pure(0.1), str(number), f"person-{number}")
+        (said,) = said_of(accountant, "principal/zz")[1]
+        assert said.endswith("principal/zz: odometer scopes d --kind principal lists those that were")
+
+
+def test_a_scope_that_a_budget_names_is_known_before_it_is_charged() -> None:
+    """A budget of each names nobody."""
+    with opened(
+        {"name": "one", "kind": "pure", "epsilon": 9, "scope": "team/ads"},
+        {"name": "each", "kind": "pure", "epsilon": 9, "scope": "team/*"},
+        odometer_only=True,
+    ) as accountant:
+        assert said_of(accountant, "team/ads") == (True, [])
+        assert not said_of(accountant, "team/adz")[0]
+
+
+def test_a_partition_is_known_before_it_is_charged() -> None:
+    with parted({"name": "b", "kind": "pure", "epsilon": 1}, partitions=["eu", "us"]) as accountant:
+        assert said_of(accountant, "partition/eu") == (True, [])
+
+
+def test_a_charge_of_no_loss_and_a_hold_that_came_back_are_known() -> None:
+    with opened({"name": "b", "kind": "pure", "epsilon": 9}) as accountant:
+        accountant.charge("d", pure(0.0, group={"name": "free", "runs": 1}), "1", "ada")
+        held, _ = accountant.hold(
+            "d", pure(1.0, group={"name": "back", "runs": 1}, expires_in_s=60), "2", "ada"
+        )
+        accountant.settle("d", str(held["hold"]["id"]), {"used": 0}, "ada")
+        assert said_of(accountant, "group/free") == said_of(accountant, "group/back") == (True, [])
+
+
+def test_a_unit_that_was_never_charged_says_so_and_names_no_other() -> None:
+    """Units are not listed."""
+    document = {"name": "d", "unit": "person", "adjacency": "replace_one", "delta": 1e-6, "shards": 1}
+    each = {"name": "each", "kind": "pure", "epsilon": 9, "scope": "unit/*"}
+    with Accountant.open("memory://") as accountant:
+        accountant.create_dataset(document | {"composition": "by_unit", "budgets": [each]}, "root")
+        accountant.charge("d", pure(0.1, units=["u1"]), "1", "ada")
+        assert said_of(accountant, "unit/u1") == (True, [])
+        assert said_of(accountant, "unit/u2") == (False, ["nothing was ever charged to unit/u2"])

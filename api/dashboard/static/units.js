@@ -18,6 +18,7 @@ function found(unit, odometer) {
   const now = odometer.readings.find((each) => each.name === "if_stopped_now");
   return [
     h("h3", { class: "mono" }, unit),
+    (odometer.notes ?? []).map((note) => h("p", { class: "small" }, note)),
     h("p", {}, `ε ${up(now.value)} if stopped now, at δ = ${exact(odometer.delta)}`, h("span", { class: "muted small" }, ` · ${lossWords(odometer.totals, up)}`)),
     odometer.left.map((left) => leftRow(left, budgets)),
     h("p", { class: "small muted" }, now.holds),

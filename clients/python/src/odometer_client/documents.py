@@ -144,6 +144,19 @@ class Odometer(Document):
         return str(self["scope"])
 
     @property
+    def known(self) -> bool:
+        """Whether the scope was ever charged, or is a partition, or is named by a budget.
+
+        Else it reads zero, also where its name has a fault in it: `notes` says which one may be meant.
+        """
+        return bool(self.get("known", True))
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of a scope that is not known; mostly nothing."""
+        return list(self.get("notes") or ())
+
+    @property
     def held(self) -> dict[str, float | None]:
         """What open holds come to: part of the readings, and given back as far as it is not used."""
         return dict(self["held"])

@@ -30,7 +30,7 @@ class Reading(Connection):
         """The readings of a dataset, at `delta` (0 < delta < 1; left out: the dataset's own).
 
         `scope`: whose odometer: "partition/eu", "unit/u1", "principal/p_1", "team/ads", "group/sweep";
-        left out, the dataset's as a whole.
+        left out, the dataset's as a whole. One that was never charged reads zero, and is not `known`.
         """
         path = f"/v1/datasets/{segment(dataset)}/odometer"
         return Odometer(self._get("odometer", path, {"dataset": dataset}, {"delta": delta, "scope": scope}))
