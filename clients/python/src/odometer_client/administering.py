@@ -36,7 +36,7 @@ class Administering(Connection):
         """
         body = {"name": name, "unit": unit, "adjacency": adjacency, "delta": delta, **more}
         if budgets:
-            body["budgets"] = [dict(budget) for budget in budgets]
+            body["budgets"] = [dict(budget) for budget in _budgets(budgets)]
         return Dataset(self._run("create_dataset", "POST", "/v1/datasets", "never", body=body).document)
 
     def add_budget(self, dataset: str, budget: Mapping[str, Any]) -> Document:
@@ -108,3 +108,16 @@ class Administering(Connection):
         path = f"/v1/datasets/{segment(dataset)}/{what}"
         arguments = {"dataset": dataset}
         return self._run(operation, "POST", path, "never", arguments=arguments, body=body).document
+
+
+def _budgets(given: Any) -> Sequence[Mapping[str, Any]]:
+    """The budgets of a new dataset. Raises TypeError for what is no list of documents."""
+    if isinstance(given, Mapping):
+        lone = "kind" in given
+        raise TypeError(
+            f"budgets is {'one budget' if lone else 'a mapping'}: give a list of them, "
+            + ("[{…}]" if lone else '[{"name": "life", "kind": "approximate", …}]')
+        )
+    if isinstance(given, str) or not all(isinstance(budget, Mapping) for budget in given):
+        raise TypeError('budgets: give a list of documents, [{"name": "life", "kind": "approximate", …}]')
+    return list(given)

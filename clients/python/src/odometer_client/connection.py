@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from odometer_client.calls import Call, Done, Repeat, Request, TransportFailure
+from odometer_client.plain import plain
 from odometer_client.transport import HttpTransport, Transport
 
 LEDGERS: Final = ("sqlite", "memory", "redis", "rediss", "redis+sentinel", "redis+cluster")
@@ -87,6 +88,8 @@ class Connection:
                 return
 
     def _run(self, operation: str, method: str, path: str, repeat: Repeat, **parts: Any) -> Done:
+        if parts.get("body") is not None:
+            parts["body"] = plain(parts["body"])
         call = Call(Request(operation, method, path, repeat, **parts), self._attempts)
         while True:
             try:
