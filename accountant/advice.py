@@ -20,6 +20,8 @@ from accountant.scopes import Touched
 M = TypeVar("M", bound=BaseModel)
 
 _NOISE_FACTOR_MAX = 1e6
+_DELTA_FACTOR_MAX = 1e18
+"""Below 1e-18 every δ counts as that much."""
 _NOISE_STEPS = 30
 _SCOPES_SHOWN: Final = 5
 
@@ -124,33 +126,72 @@ def largest_count(question: Question, mechanism: Mechanism) -> int:
 def least_noise(question: Question, mechanism: Mechanism, count: int) -> dict[str, Any] | None:
     """The mechanism with about the least noise at which `count` releases fit, None when none does.
 
-    Never less noise than fits; at most 0.1 % more than needed.
+    Never less noise than fits; at most 0.1 % more than needed. Where its δ does not fit it is lowered first,
+    and nothing else is if that is enough.
     """
     grid = question.state.dataset.grid
 
     def enough(candidate: Mechanism | None) -> bool:
         return candidate is not None and question.surely_fits(candidate.curve(grid).times(count))
 
-    factor = _least_factor(lambda value: enough(mechanism.noisier(value)))
-    if factor is None:
-        return None
-    exact = mechanism.noisier(factor)
-    if exact is None:
-        return None
-    # The nearest four digits first: a budget of exactly 0.5 takes 0.5, not the 0.4999 of the search.
-    tidied = (tidy(mechanism, exact, nearest) for nearest in (True, False))
-    return next((shown for shown in tidied if enough(shown)), exact).document()
+    lowered = _with_delta_that_fits(question, mechanism, count)
+    if lowered is not mechanism and enough(lowered):
+        return lowered.document()
+    factor = _least_factor(lambda value: enough(lowered.noisier(value)))
+    exact = None if factor is None else lowered.noisier(factor)
+    return None if exact is None else _tidied(lowered, exact, enough).document()
 
 
-def _least_factor(enough: Callable[[float], bool]) -> float | None:
-    """The least noise factor that is enough, by bisection of its logarithm; None when none is."""
-    if not enough(_NOISE_FACTOR_MAX):
+def _with_delta_that_fits(question: Question, mechanism: Mechanism, count: int) -> Mechanism:
+    """With about the largest δ that fits, whatever else it loses; itself where δ is not what is too much."""
+    grid = question.state.dataset.grid
+
+    def fits(candidate: Mechanism | None) -> bool:
+        if candidate is None:
+            return False
+        loss = candidate.curve(grid).times(count)
+        return question.surely_fits(_at_delta_alone(loss))
+
+    if mechanism.less_delta(1.0) is None or fits(mechanism):
+        return mechanism
+    factor = _least_factor(lambda value: fits(mechanism.less_delta(value)), _DELTA_FACTOR_MAX, 1 + 1e-6)
+    exact = None if factor is None else mechanism.less_delta(factor)
+    return mechanism if exact is None else _tidied(mechanism, exact, fits)
+
+
+def _at_delta_alone(loss: Loss) -> Loss:
+    """What a loss takes of the deltas, and nothing of ε."""
+    place = loss.grid.delta
+    values, unbounded = (
+        tuple(number if index == place else 0 for index, number in enumerate(numbers))
+        for numbers in (loss.values, loss.unbounded)
+    )
+    return Loss(loss.grid, values, unbounded)
+
+
+def _tidied(before: Mechanism, exact: Mechanism, enough: Callable[[Mechanism], bool]) -> Mechanism:
+    """With four digits where that is enough.
+
+    The nearest first: a budget of exactly 0.5 takes 0.5, not the 0.4999 of the search.
+    """
+    found = (tidy(before, exact, nearest) for nearest in (True, False))
+    return next((shown for shown in found if enough(shown)), exact)
+
+
+def _least_factor(
+    enough: Callable[[float], bool], most: float = _NOISE_FACTOR_MAX, near: float = 1.0002
+) -> float | None:
+    """The least factor up to `most` that is enough, by bisection of its logarithm; None when none is.
+
+    At most `near` times the least, as far as so many steps reach.
+    """
+    if not enough(most):
         return None
-    low, high = 1 / _NOISE_FACTOR_MAX, 1.0
+    low, high = 1 / most, 1.0
     if not enough(1.0):
-        low, high = 1.0, _NOISE_FACTOR_MAX
+        low, high = 1.0, most
     for _ in range(_NOISE_STEPS):
-        if high / low < 1.0002:
+        if high / low < near:
             break
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -164,6 +205,8 @@ def tidy(before: M, after: M, nearest: bool) -> M:
         old, new = getattr(before, name), getattr(after, name)
         if isinstance(new, BaseModel):
             changes[name] = tidy(old, new, nearest)
+        elif isinstance(new, tuple) and all(isinstance(item, BaseModel) for item in new):
+            changes[name] = tuple(tidy(was, item, nearest) for was, item in zip(old, new, strict=True))
         elif isinstance(new, float) and new != old and new > 0:
             unit = 10.0 ** (math.floor(math.log10(new)) - 3)
             onwards = math.ceil if new > old else math.floor

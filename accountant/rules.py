@@ -232,13 +232,21 @@ class ApproximateRule(Rule):
                 best, least = index, share
         return best
 
+    def _delta_left(self, asked: Loss, after: Loss) -> float:
+        """Of delta_add before `asked`, rounded down."""
+        total, added = (loss.units(self.grid.delta) for loss in (after, asked))
+        if total is None or added is None:
+            return 0.0
+        return shown_down(max(0, self.delta_add - (total - added)), DELTA_UNIT.denominator)
+
     def why_not(self, asked: Loss, after: Loss) -> str:
         delta = self.grid.delta
         if asked.unbounded[delta] or all(asked.unbounded[: self.grid.n_orders]):
             return "the charge has no bound at any order: it is not differentially private as described"
         if too_much_delta(after, self.delta_add):
+            whole, left = round_down(self.delta_add * DELTA_UNIT), self._delta_left(asked, after)
             return (
-                "the deltas of approximate charges would go above the part of delta kept for them, "
-                f"{round_down(self.delta_add * DELTA_UNIT):g}"
+                "the deltas of approximate charges would go above delta_add, the part of delta that is kept "
+                f"for them: {whole:g}, of which {left:g} is left"
             )
         return "epsilon at the budget's delta would go above the limit"

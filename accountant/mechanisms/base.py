@@ -79,7 +79,8 @@ class Mechanism(Document):
     """A parameterised DP computation. It never sees a count, a total, a budget or a store.
 
     A subclass declares `kind: Literal[...]`, bounded fields with docstrings, the class facts below,
-    `curve(grid)` and, where a parameter buys privacy, `noisier(factor)`.
+    `curve(grid)` and, where a parameter buys privacy, `noisier(factor)`; where one is a δ,
+    `less_delta(factor)`.
     """
 
     if TYPE_CHECKING:
@@ -122,6 +123,11 @@ class Mechanism(Document):
 
     def noisier(self, factor: float) -> Self | None:
         """The same release with `factor` times the noise, None when no parameter buys privacy."""
+        del factor
+        return None
+
+    def less_delta(self, factor: float) -> Self | None:
+        """The same release with its δ over `factor`, 1 or more, and nothing else; None when it has none."""
         del factor
         return None
 
@@ -186,6 +192,10 @@ class Around(Mechanism):
 
     def noisier(self, factor: float) -> Self | None:
         base = self.base.noisier(factor)
+        return None if base is None else self.model_copy(update={"base": base})
+
+    def less_delta(self, factor: float) -> Self | None:
+        base = self.base.less_delta(factor)
         return None if base is None else self.model_copy(update={"base": base})
 
 

@@ -85,6 +85,13 @@ class Composed(Mechanism):
         noisier = tuple(mechanism for mechanism in found if mechanism is not None)
         return self.model_copy(update={"mechanisms": noisier}) if len(noisier) == len(found) else None
 
+    def less_delta(self, factor: float) -> Self | None:
+        found = [mechanism.less_delta(factor) for mechanism in self.mechanisms]
+        if not any(found):
+            return None
+        less = tuple(new or old for new, old in zip(found, self.mechanisms, strict=True))
+        return self.model_copy(update={"mechanisms": less})
+
 
 class Grouped(Around):
     """What a group of units loses together: a user with several records, a node with several edges."""

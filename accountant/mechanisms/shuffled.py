@@ -85,3 +85,8 @@ class Shuffled(Mechanism):
         moved = self.model_copy(update={"epsilon0": min(self.epsilon0 / factor, 100.0)})
         before, after = self.amplified() is not None, moved.amplified() is not None
         return moved if before or not after or factor < 1 else None
+
+    def less_delta(self, factor: float) -> Self | None:
+        """While shuffling is known to help: beyond it is the local ε0 that would be charged."""
+        moved = self.model_copy(update={"delta": self.delta / factor})
+        return moved if moved.delta > 0 and moved.amplified() is not None else None

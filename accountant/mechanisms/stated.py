@@ -63,8 +63,11 @@ class Approximate(Mechanism):
         return pure_curve(self.epsilon, grid, delta=decimal(self.delta))
 
     def noisier(self, factor: float) -> Self | None:
-        delta = bounded(self.delta / factor, 0.0, math.nextafter(1.0, 0.0))
-        return self.model_copy(update={"epsilon": bounded(self.epsilon / factor, 0.0, MOST), "delta": delta})
+        """With less ε: how much noise there is says nothing of δ."""
+        return self.model_copy(update={"epsilon": bounded(self.epsilon / factor, 0.0, MOST)})
+
+    def less_delta(self, factor: float) -> Self | None:
+        return self.model_copy(update={"delta": self.delta / factor}) if self.delta else None
 
 
 class Zcdp(Mechanism):

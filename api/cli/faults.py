@@ -91,7 +91,8 @@ def would_fit(fit: Mapping[str, Any]) -> Iterator[str]:
     if fit.get("largest_count"):
         found.append(f"a count of at most {fit['largest_count']}")
     if fit.get("least_noise"):
-        found.append(f"this with more noise: {words.said(fit['least_noise'])}")
+        said = words.said(fit["least_noise"])
+        found.append(f"this with {'less δ or ' if 'delta=' in said else ''}more noise: {said}")
     if fit.get("leading_items"):
         found.append(f"the first {fit['leading_items']} of the list")
-    yield f"What would fit: {', or '.join(found)}." if found else "No smaller charge of this kind would fit."
+    yield f"What would fit: {', or '.join(found)}." if found else "No count and no amount of noise would fit."

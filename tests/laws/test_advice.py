@@ -52,3 +52,82 @@ def test_a_budget_with_a_round_rest_advises_the_round_rest() -> None:
         )
         checked = accountant.check("d", {"mechanism": {"kind": "pure", "epsilon": 1.0}, "count": 1})
     assert checked["would_fit"]["least_noise"] == {"kind": "pure", "epsilon": 0.5}
+
+
+def _asked(mechanism: dict[str, Any], epsilon: float = 3.0, spent: float = 0.0, count: int = 1) -> Any:
+    """What is said of a charge on a budget of ε and δ 1e-6, a tenth of it for approximate charges."""
+    with Accountant.open("memory://") as accountant:
+        accountant.create_dataset(
+            {
+                "name": "d",
+                "unit": "person",
+                "adjacency": "replace_one",
+                "delta": 1e-6,
+                "delta_add": 1e-7,
+                "budgets": [{"name": "life", "kind": "approximate", "epsilon": epsilon, "delta": 1e-6}],
+            },
+            "p",
+        )
+        if spent:
+            before = {"kind": "approximate", "epsilon": 0.0, "delta": spent}
+            accountant.charge("d", {"mechanism": before, "count": 1}, "before", "p")
+        checked = accountant.check("d", {"mechanism": mechanism, "count": count})
+        least = checked["would_fit"]["least_noise"]
+        if least is not None:
+            assert accountant.check("d", {"mechanism": least, "count": count})["fits"]
+        return checked
+
+
+SHUFFLED = {"kind": "shuffled", "epsilon0": 1.0, "population": 100_000, "delta": 1e-6}
+APPROXIMATE = {"kind": "approximate", "epsilon": 0.5, "delta": 1e-6}
+
+
+@pytest.mark.parametrize("mechanism", [SHUFFLED, APPROXIMATE], ids=["shuffled", "approximate"])
+@pytest.mark.parametrize(("spent", "count", "fits"), [(0.0, 1, 1e-7), (4e-8, 1, 6e-8), (0.0, 4, 2.5e-8)])
+def test_where_only_delta_is_too_much_only_delta_is_lowered(
+    mechanism: dict[str, Any], spent: float, count: int, fits: float
+) -> None:
+    """To what is left of delta_add, over the count; ε stays."""
+    assert _asked(mechanism, spent=spent, count=count)["would_fit"]["least_noise"] == mechanism | {
+        "delta": fits
+    }
+
+
+def test_a_delta_within_others_is_lowered_there() -> None:
+    """Of ten releases in one."""
+    small = APPROXIMATE | {"epsilon": 0.01}
+    inner = {
+        "kind": "composed",
+        "mechanisms": [small, {"kind": "pure", "epsilon": 0.1}],
+        "counts": [10, 1],
+    }
+    least = _asked(inner)["would_fit"]["least_noise"]
+    assert least == inner | {"mechanisms": [small | {"delta": 1e-8}, inner["mechanisms"][1]]}
+
+
+def test_where_epsilon_is_too_much_too_delta_is_lowered_no_further() -> None:
+    """δ to what fits, then ε to what fits."""
+    least = _asked(APPROXIMATE | {"epsilon": 30.0})["would_fit"]["least_noise"]
+    assert least["delta"] == 1e-7
+    assert 2.0 < least["epsilon"] < 30.0
+
+
+def test_where_only_epsilon_is_too_much_delta_stays() -> None:
+    least = _asked(APPROXIMATE | {"epsilon": 30.0, "delta": 1e-9})["would_fit"]["least_noise"]
+    assert least["delta"] == 1e-9
+    assert 2.0 < least["epsilon"] < 30.0
+
+
+def test_a_refused_delta_is_told_delta_add_and_what_is_left_of_it() -> None:
+    (refusal,) = _asked(SHUFFLED, spent=4e-8)["refusals"]
+    assert refusal["reason"] == (
+        "the deltas of approximate charges would go above delta_add, the part of delta that is kept for "
+        "them: 1e-07, of which 6e-08 is left"
+    )
+
+
+def test_where_nothing_of_delta_add_is_left_no_delta_is_advised() -> None:
+    """An approximate charge without δ is another one."""
+    checked = _asked(APPROXIMATE, spent=1e-7)
+    assert checked["would_fit"]["least_noise"] is None
+    assert checked["refusals"][0]["reason"].endswith("1e-07, of which 0 is left")
