@@ -246,7 +246,7 @@ class ApproximateRule(Rule):
         if too_much_delta(after, self.delta_add):
             whole, left = round_down(self.delta_add * DELTA_UNIT), self._delta_left(asked, after)
             return (
-                "the deltas of approximate charges would go above delta_add, the part of delta that is kept "
-                f"for them: {whole:g}, of which {left:g} is left"
+                "the deltas of approximate charges would go above the budget's delta_add, the part of its "
+                f"delta that is kept for them: {whole:g}, of which {left:g} is left"
             )
         return "epsilon at the budget's delta would go above the limit"

@@ -55,7 +55,7 @@ def test_a_budget_with_a_round_rest_advises_the_round_rest() -> None:
 
 
 def _asked(mechanism: dict[str, Any], epsilon: float = 3.0, spent: float = 0.0, count: int = 1) -> Any:
-    """What is said of a charge on a budget of ε and δ 1e-6, a tenth of it for approximate charges."""
+    """What is said of a charge on a budget of ε and δ 1e-6, whose delta_add is 1e-7."""
     with Accountant.open("memory://") as accountant:
         accountant.create_dataset(
             {
@@ -63,8 +63,15 @@ def _asked(mechanism: dict[str, Any], epsilon: float = 3.0, spent: float = 0.0, 
                 "unit": "person",
                 "adjacency": "replace_one",
                 "delta": 1e-6,
-                "delta_add": 1e-7,
-                "budgets": [{"name": "life", "kind": "approximate", "epsilon": epsilon, "delta": 1e-6}],
+                "budgets": [
+                    {
+                        "name": "life",
+                        "kind": "approximate",
+                        "epsilon": epsilon,
+                        "delta": 1e-6,
+                        "delta_add": 1e-7,
+                    }
+                ],
             },
             "p",
         )
@@ -121,8 +128,8 @@ def test_where_only_epsilon_is_too_much_delta_stays() -> None:
 def test_a_refused_delta_is_told_delta_add_and_what_is_left_of_it() -> None:
     (refusal,) = _asked(SHUFFLED, spent=4e-8)["refusals"]
     assert refusal["reason"] == (
-        "the deltas of approximate charges would go above delta_add, the part of delta that is kept for "
-        "them: 1e-07, of which 6e-08 is left"
+        "the deltas of approximate charges would go above the budget's delta_add, the part of its delta that "
+        "is kept for them: 1e-07, of which 6e-08 is left"
     )
 
 
