@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, cast
 
-from accountant import advice, history, holding, interacting, odometer, receipts
+from accountant import advice, history, holding, interacting, odometer, openings, receipts
 from accountant.administering import etag
 from accountant.book import Outcome
 from accountant.budgets import ANY_BUDGET, LEAST_DELTA, Budget, workload_loss
@@ -88,7 +88,9 @@ class Accountant(Desk):
     def create_dataset(self, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
         request = validated(CreateDataset, body)
         _warm(request, *request.budgets)
-        return self._dataset_document(self._change(request.name, OpenCommand(request, principal)))
+        document = self._dataset_document(self._change(request.name, OpenCommand(request, principal)))
+        said = openings.notes(request)
+        return document | {"notes": said} if said else document
 
     def dataset(self, name: str) -> dict[str, Any]:
         return self._dataset_document(self.state(name))
@@ -120,7 +122,9 @@ class Accountant(Desk):
         budget = validated(ANY_BUDGET, body)
         _warm(budget)
         state = self._change(name, SetBudgetCommand(budget, principal))
-        return self._budget_state(state, budget.name)
+        document = self._budget_state(state, budget.name)
+        said = openings.above_dataset(budget, float(state.dataset.delta))
+        return document | {"warning": said} if said else document
 
     def change_budget(
         self,
@@ -148,10 +152,12 @@ class Accountant(Desk):
                 f"the limit was raised from {before.budget.limit():g} to {budget.limit():g}: what people "
                 "were promised before no longer holds, the higher limit does"
             )
+        warnings = [document.get("warning")]
         if before.budget.reserved and budget.reserved is None:
-            document["warning"] = " ".join(
-                filter(None, [document.get("warning"), "the teams' shares are gone: `reserved` was left out"])
-            )
+            warnings.append("the teams' shares are gone: `reserved` was left out")
+        warnings.append(openings.above_dataset(budget, float(state.dataset.delta)))
+        if any(warnings):
+            document["warning"] = " ".join(filter(None, warnings))
         return document
 
     def close_dataset(self, name: str, principal: str) -> dict[str, Any]:

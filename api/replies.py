@@ -68,6 +68,8 @@ class DatasetReply(Reply):
     open_holds: int | None
     """Null by unit: they are counted where they are listed."""
     budgets: list[BudgetState]
+    notes: list[str] | None = None
+    """What whoever opened it should know of it, when it is opened; left out when there is nothing."""
 
 
 class DatasetProblem(Reply):

@@ -108,6 +108,11 @@ def asked(
     return what, count
 
 
+def reads_several(partition: list[str] | None, all_partitions: bool) -> bool:
+    """Whether a charge reads more than one partition."""
+    return all_partitions or len(partition or ()) > 1
+
+
 def about(
     adjacency: str | None,
     partition: list[str] | None,

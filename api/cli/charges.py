@@ -1,6 +1,6 @@
 """`odometer charge`, `check`, `convert`: what a release costs, before it goes out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -23,6 +23,7 @@ from api.cli.asked import (
     Unit,
     about,
     asked,
+    reads_several,
 )
 from api.cli.common import (
     DEFAULT_URL,
@@ -89,7 +90,7 @@ def charge(
         print_json(receipts if unit else receipts[0])
         return
     for receipt in receipts:
-        show_receipt(receipt, "charged")
+        show_receipt(receipt, "charged", several=reads_several(partition, all_partitions))
 
 
 @contextmanager
@@ -109,8 +110,8 @@ def certain(key: str) -> Iterator[None]:
         raise
 
 
-def show_receipt(receipt: Mapping[str, Any], done: str) -> None:
-    """A receipt in lines; `done` says of what."""
+def show_receipt(receipt: Mapping[str, Any], done: str, *, several: bool = False) -> None:
+    """A receipt in lines; `done` says of what, `several` that it reads more than one partition."""
     dataset = str(receipt["dataset"])
     if receipt["replayed"]:
         out.print(f"This was {done} before, under the same key. It is the same, not a new one:")
@@ -124,7 +125,19 @@ def show_receipt(receipt: Mapping[str, Any], done: str) -> None:
     out.print(f"loss     {loss_line(receipt['loss'])}")
     show_notes(receipt)
     budget_blocks(receipt["left"])
+    if several:
+        _tightest_note(dataset, receipt["left"])
     order_note(dataset, receipt["left"])
+
+
+def _tightest_note(dataset: str, left: Sequence[Mapping[str, Any]]) -> None:
+    """Say whose budget is shown where each partition has one, and how to see the others'."""
+    if any(str(budget.get("scope", "")).startswith("partition/") for budget in left):
+        indented(
+            "Of the partitions that this reads, the one with least left is shown. "
+            f"Each of them: odometer status {dataset} --scope partition/NAME",
+            style="dim",
+        )
 
 
 def show_notes(answer: Mapping[str, Any]) -> None:
@@ -158,16 +171,18 @@ def check(
     options = about(adjacency, partition, all_partitions, group, runs, principal)
     with connected(url, key) as client:
         answer = client.check(dataset, what, times, units=unit, **options)
-    show_answer(dataset, answer, format_)
+    show_answer(dataset, answer, format_, several=reads_several(partition, all_partitions))
 
 
-def show_answer(dataset: str, answer: "Check", format_: Format) -> NoReturn:
+def show_answer(dataset: str, answer: "Check", format_: Format, *, several: bool = False) -> NoReturn:
     """Say whether it would fit, and end with the exit status that says so."""
     if format_ is Format.json:
         print_json(answer)
     elif answer.fits:
         out.print("It would fit, and leave:")
         budget_blocks(answer.left)
+        if several:
+            _tightest_note(dataset, answer.left)
         order_note(dataset, answer.left)
     elif not answer.refusals:
         out.print("It would be refused: the dataset is closed.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from api.cli import faults, words
-from api.cli.asked import Again, AllPartitions, Dataset, Partition, Principal, about
+from api.cli.asked import Again, AllPartitions, Dataset, Partition, Principal, about, reads_several
 from api.cli.charges import certain, show_answer, show_notes, show_receipt
 from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, end, out, plain, print_json
 
@@ -60,6 +60,7 @@ def events(
         raise typer.BadParameter("--check charges nothing: leave --idempotency-key out")
     event = read_event(file)
     options = about(adjacency, partition, all_partitions, None, None, principal)
+    several = reads_several(partition, all_partitions)
     once = idempotency_key or new_key()
     with connected(url, key) as client:
         charges = client.dp_event_charges(event)
@@ -73,13 +74,13 @@ def events(
             for note in faults.notes({"notes": charges.notes}):
                 print(plain(note), file=sys.stderr)
         if check:
-            show_answer(dataset, client.check(dataset, charges, **options), format_)
+            show_answer(dataset, client.check(dataset, charges, **options), format_, several=several)
     with certain(once), connected(url, key) as client:
         receipt = client.charge(dataset, charges, key=once, **options)
     if format_ is Format.json:
         print_json(receipt)
         return
-    show_receipt(receipt, "charged")
+    show_receipt(receipt, "charged", several=several)
 
 
 def read_event(file: str) -> dict[str, Any]:

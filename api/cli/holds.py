@@ -21,6 +21,7 @@ from api.cli.asked import (
     Unit,
     about,
     asked,
+    reads_several,
 )
 from api.cli.charges import certain, loss_line, show_receipt
 from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, moment, out, print_json
@@ -69,7 +70,7 @@ def hold(
     if format_ is Format.json:
         print_json(receipt)
         return
-    show_receipt(receipt, "held")
+    show_receipt(receipt, "held", several=reads_several(partition, all_partitions))
 
 
 def settle(

@@ -18,6 +18,8 @@ from odometer_client.testing import serve
 
 OPENED = ("--unit", "person", "--adjacency", "add_remove", "--delta", "1e-6")
 
+TIGHTEST = "the one with least left is shown. Each of them: odometer status visits --scope partition/NAME"
+
 
 def runner(url: str, **environment: str) -> Run:
     return command_line.runner(COLUMNS="160", ODOMETER_URL=url, **environment)
@@ -159,7 +161,10 @@ def test_partitions_are_declared_charged_and_added(run: Run) -> None:
     run("dataset", "create", "visits", *OPENED, *parts, "--budget", "each:pure:epsilon=1,scope=partition/*")
     run("charge", "visits", "pure", "epsilon=0.75", "--partition", "eu")
     run("charge", "visits", "pure", "epsilon=0.5", "--all-partitions", status=1)
-    run("charge", "visits", "pure", "epsilon=0.25", "--all-partitions")
+    assert run("charge", "visits", "pure", "epsilon=0.25", "--all-partitions").stdout.count(TIGHTEST) == 1
+    both = ("check", "visits", "pure", "epsilon=0", "--partition", "eu", "--partition", "us")
+    assert run(*both).stdout.count(TIGHTEST) == 1
+    assert TIGHTEST not in run(*both[:-2]).stdout
     assert "eu, us, asia" in run("dataset", "partition", "add", "visits", "asia").stdout
     assert "ε 1 at" in run("status", "visits", "--scope", "partition/eu").stdout
     assert "ε 0.25 at" in run("status", "visits", "--scope", "partition/asia").stdout
