@@ -136,7 +136,7 @@ def _hint(fault: Any, document: Any) -> str:
     given, bounds = _value(fault["loc"], document), fault.get("ctx", {})
     if fault["type"] == "float_type" and isinstance(given, str):
         return as_share(given)
-    if not isinstance(given, int | float):
+    if isinstance(given, bool) or not isinstance(given, int | float):
         return ""
     if fault["type"] in ("int_type", "int_from_float"):
         # Up to where every whole number is a float of its own.

@@ -49,7 +49,12 @@ def test_nobody_means_a_delta_in_percent() -> None:
 
 @pytest.mark.parametrize(
     ("epochs", "said"),
-    [(6e4, "a whole number: write 60000"), (1.2, "a whole number"), ("3", "a whole number")],
+    [
+        (6e4, "a whole number: write 60000"),
+        (1.2, "a whole number"),
+        ("3", "a whole number"),
+        (True, "a whole number"),
+    ],
 )
 def test_a_whole_number_with_a_point_is_told_without_it(epochs: Any, said: str) -> None:
     charge = {"mechanism": {"kind": "shuffled_epochs", "base": GAUSSIAN, "epochs": epochs}, "count": 1}
