@@ -1,7 +1,8 @@
 """How much faster is a new curve of each mechanism than the peers', at equal orders? And is any of ours slow?
 
 Cold: new parameters in every call. Imports, and the tables that depend on the grid alone, are excluded.
-Both run in turn in this process; medians. One line per kind and peer that has it (dp_accounting, autodp, and
+Both run in turn in this process, five calls each, so that neither finds the other's data in the processor's
+caches at every call; medians. One line per kind and peer that has it (dp_accounting, autodp, and
 Opacus where it is installed), and one for the slowest of ours against ten times the Poisson-subsampled
 Gaussian. Exit code 1 below a bar.
 
@@ -32,8 +33,10 @@ SLOWEST = 10.0
 """How many curves of the Poisson-subsampled Gaussian any other may take."""
 SAMPLED = "poisson_subsampled(gaussian)"
 ORDERS = [peers.as_number(order) for order in GRID_V1.exact_orders]
+TURN = 5
+"""Calls of one side before the other's."""
 PATIENCE_S = 4.0
-"""After so long with one pair, and five draws, its peer is not asked again."""
+"""After so long with one pair, and one turn, its peer is not asked again."""
 
 
 def timed(call: Callable[[], Any]) -> float:
@@ -51,13 +54,13 @@ def medians(pair: Pair, draws: int, rng: np.random.Generator) -> tuple[float, fl
     peer_ms: list[float] = []
     start = time.perf_counter()
     ANY_MECHANISM.validate_python(pair.draw(rng)).curve(GRID_V1)  # tables, lazy imports
-    for _ in range(draws):
-        document = pair.draw(rng)
-        mechanism = ANY_MECHANISM.validate_python(document)
-        mine_ms.append(timed(lambda mechanism=mechanism: mechanism.curve(GRID_V1)))
-        if len(peer_ms) < 5 or time.perf_counter() - start < PATIENCE_S:
+    for _ in range(0, draws, TURN):
+        documents = [pair.draw(rng) for _ in range(TURN)]
+        mechanisms = [ANY_MECHANISM.validate_python(document) for document in documents]
+        mine_ms += [timed(lambda one=one: one.curve(GRID_V1)) for one in mechanisms]
+        if not peer_ms or time.perf_counter() - start < PATIENCE_S:
             with peers.quiet():
-                peer_ms.append(timed(lambda document=document: ask(document, ORDERS)))
+                peer_ms += [timed(lambda one=one: ask(one, ORDERS)) for one in documents]
     return statistics.median(mine_ms), statistics.median(peer_ms)
 
 
