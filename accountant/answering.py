@@ -5,7 +5,7 @@ from typing import Any
 
 from accountant.commands import EndCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import entry_hash
+from accountant.entries import entry_hash, entry_id
 from accountant.errors import (
     Forbidden,
     InvalidRequest,
@@ -16,14 +16,7 @@ from accountant.errors import (
     UnknownSession,
 )
 from accountant.ledger import State
-from accountant.open_sessions import (
-    SESSIONS_MAX,
-    SESSIONS_OF_ONE_MAX,
-    Answer,
-    Opening,
-    OpenSession,
-    session_id,
-)
+from accountant.open_sessions import SESSIONS_MAX, SESSIONS_OF_ONE_MAX, Answer, Opening, OpenSession
 from accountant.stores import Row
 
 
@@ -31,8 +24,8 @@ def check_step(state: State, step: Opening | Answer | None, by: str) -> None:
     """Raise unless `by` may open a session, or it may be charged for this answer, now."""
     if isinstance(step, Answer):
         found = session_of(state, step.number, step.mark, step.principal, admin=step.admin)
-        check_kept(state, session_id(step.number, step.mark), step.opened)
-        check_run(state, session_id(step.number, step.mark), found, step.run)
+        check_kept(state, entry_id(step.number, step.mark), step.opened)
+        check_run(state, entry_id(step.number, step.mark), found, step.run)
     elif step is not None:
         if state.composition == "by_unit":
             raise InvalidRequest.of(
@@ -64,7 +57,7 @@ def session_of(state: State, number: int, mark: str, principal: str, *, admin: b
 
     Raises SessionClosed (that there was one is the caller's to know), UnknownSession, Forbidden.
     """
-    name, called = state.dataset.name, session_id(number, mark)
+    name, called = state.dataset.name, entry_id(number, mark)
     found = state.sessions.get(number)
     if found is None:
         raise SessionClosed(f"session {called} of dataset {name} is closed: open another one to ask more")
@@ -118,14 +111,14 @@ def end(state: State, command: EndCommand, known: Row | None, time: str) -> Deci
         "above": found.above,
     }
     if command.run is not None:
-        check_kept(state, session_id(number, command.mark), command.opened)
-        check_run(state, session_id(number, command.mark), found, command.run)
+        check_kept(state, entry_id(number, command.mark), command.opened)
+        check_run(state, entry_id(number, command.mark), found, command.run)
         document |= {"above": found.above + 1, "run": command.run, "key": command.key}
     return admit(state, document, command.ledger_key)
 
 
 def _again(state: State, command: EndCommand, known: Row) -> Decision:
-    entry, called = json.loads(known.body), session_id(command.session, command.mark)
+    entry, called = json.loads(known.body), entry_id(command.session, command.mark)
     if entry_hash(known.body) != known.hash or entry.get("session") != command.session:
         raise LedgerCorrupt(
             f"the end of session {called} is not where it should be: run odometer verify",

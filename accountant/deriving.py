@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from accountant.commands import DeriveCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import canonical, entry_hash
+from accountant.entries import canonical, content, entry_hash
 from accountant.errors import InvalidRequest, KeyReused, LedgerCorrupt
 from accountant.ledger import State
 from accountant.stores import Row
@@ -55,9 +55,7 @@ def depth_of(state: State, number: int, row: Row | None, field: str = "parent") 
             f"dataset {name} has no entry {number}, it ends with {state.head.sequence}: "
             "a charge's receipt says its `sequence`",
         )
-    if entry_hash(row.body) != row.hash:
-        raise LedgerCorrupt(f"entry {number} of {name} was changed: run odometer verify", sequence=number)
-    entry: dict[str, Any] = json.loads(row.body)
+    entry = content(row, name)
     if entry["type"] == "derived":
         return int(entry["depth"])
     if is_release(entry):

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from accountant.stores import Head, NewEntry
+from accountant.errors import LedgerCorrupt
+from accountant.stores import Head, NewEntry, Row
 
 FORMAT: Final = 3
 """What is written. An older service reads none of it, rather than pass over what it does not know."""
 FORMATS: Final = (1, 2, 3)
 """What is read."""
+MARK: Final = 8
+"""So much of an entry's hash is in the id of what it opened."""
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
@@ -45,6 +48,16 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def content(row: Row, name: str) -> dict[str, Any]:
+    """What an entry of stream `name` says. Raises LedgerCorrupt when it is not what was hashed."""
+    if entry_hash(row.body) != row.hash:
+        raise LedgerCorrupt(
+            f"entry {row.sequence} of {name} was changed: run odometer verify", sequence=row.sequence
+        )
+    found: dict[str, Any] = json.loads(row.body)
+    return found
+
+
 def seal(state_head: Head, document: dict[str, Any], key: str | None = None) -> tuple[NewEntry, Head]:
     """The entry after `state_head`, with its number, its predecessor's hash and the format version."""
     sequence = state_head.sequence + 1
@@ -53,11 +66,16 @@ def seal(state_head: Head, document: dict[str, Any], key: str | None = None) -> 
     return NewEntry(digest, body, key), Head(sequence, digest)
 
 
-def hold_id(shard: int | None, number: int, digest: str) -> str:
-    """How a hold is called: its shard where there is one, the number of its entry, the start of its hash.
+def entry_id(number: int, digest: str) -> str:
+    """How what an entry opened, a session or a hold, is called: its number and the start of its hash.
 
-    A ledger that lost entries and goes on gives their numbers to others: the hash tells a lost hold from the
-    one that has its number now.
+    A ledger that lost entries and goes on gives their numbers to others: the hash tells what is lost from
+    what has its number now.
     """
-    name = f"{number}.{digest[:8]}"
+    return f"{number}.{digest[:MARK]}"
+
+
+def hold_id(shard: int | None, number: int, digest: str) -> str:
+    """How a hold is called: its shard where there is one, and its entry."""
+    name = entry_id(number, digest)
     return name if shard is None else f"{shard:04x}-{name}"

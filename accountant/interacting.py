@@ -10,15 +10,15 @@ from accountant.answering import check_kept, check_owner, check_run, session_of
 from accountant.budgets import Charge
 from accountant.commands import Caller, ChargeCommand, EndCommand, Prepared, end_key
 from accountant.documents import validated
-from accountant.entries import entry_hash
-from accountant.errors import KeyReused, LedgerCorrupt, UnknownSession
+from accountant.entries import content, entry_id
+from accountant.errors import KeyReused, UnknownSession
 from accountant.forms import Group, SessionAnswer
 from accountant.ledger import State
 from accountant.mechanisms.base import frozen, thawed
-from accountant.open_sessions import Answer, Opening, OpenSession, session_id
+from accountant.open_sessions import Answer, Opening, OpenSession
 from accountant.requests import Body, idempotency_key, session_number
 from accountant.sessions import ANY_SESSION, Session
-from accountant.stores import Store
+from accountant.stores import Row, Store
 
 
 def prepared_opening(body: Body | Mapping[str, Any]) -> Prepared:
@@ -77,21 +77,19 @@ class Known:
         name = state.dataset.name
         rows = store.entries(name, number - 1, 1) if number <= state.head.sequence else []
         if not rows or rows[0].sequence != number or not rows[0].hash.startswith(mark):
-            raise UnknownSession(f"dataset {name} has no session {session_id(number, mark)}")
-        if entry_hash(rows[0].body) != rows[0].hash:
-            raise LedgerCorrupt(f"entry {number} of {name} was changed: run odometer verify", sequence=number)
-        entry = json.loads(rows[0].body)
+            raise UnknownSession(f"dataset {name} has no session {entry_id(number, mark)}")
+        entry = content(rows[0], name)
         document = entry["command"].get("session", {}).get("open") if entry["type"] == "charged" else None
         if document is None:
             raise UnknownSession(
-                f"dataset {name} has no session {session_id(number, mark)}: that entry opens none"
+                f"dataset {name} has no session {entry_id(number, mark)}: that entry opens none"
             )
         return cls(name, number, mark, rows[0].hash, entry, ANY_SESSION.validate_python(thawed(document)))
 
     @property
     def id(self) -> str:
         """How it is called."""
-        return session_id(self.number, self.hash)
+        return entry_id(self.number, self.hash)
 
     @property
     def opener(self) -> str:
@@ -110,16 +108,14 @@ class Known:
 
     def _above_at_end(self, store: Store) -> int:
         """How many above answers a closed session had."""
+        row = self._end(store)
+        # Without one it was closed by an answer that was charged: its last above one.
+        return self.kind.most_above if row is None else int(content(row, self.dataset)["above"])
+
+    def _end(self, store: Store) -> Row | None:
+        """The entry of its end, where that cost nothing."""
         name = end_key(self.number)
-        row = store.find(self.dataset, [name]).get(name)
-        if row is None:  # closed by an answer that was charged: its last above one
-            return self.kind.most_above
-        if entry_hash(row.body) != row.hash:
-            raise LedgerCorrupt(
-                f"entry {row.sequence} of {self.dataset} was changed: run odometer verify",
-                sequence=row.sequence,
-            )
-        return int(json.loads(row.body)["above"])
+        return store.find(self.dataset, [name]).get(name)
 
     def document(self, store: Store, state: State) -> dict[str, Any]:
         """As it is in `state`; of a closed one the store knows how it ended."""
@@ -202,8 +198,7 @@ class Known:
         """(run, last) of this very answer when it ended the session at no cost."""
         if self.number in state.sessions:
             return None
-        name = end_key(self.number)
-        row = store.find(self.dataset, [name]).get(name)
+        row = self._end(store)
         entry = {} if row is None else json.loads(row.body)
         whose = entry.get("principal"), entry.get("key")
         if not wanted.above or whose != (caller.principal, key) or wanted.run not in (None, entry["run"]):

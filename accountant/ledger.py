@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from accountant.datasets import BudgetEntry, Dataset
-from accountant.entries import FORMATS, canonical, entry_hash
+from accountant.entries import FORMATS, MARK, canonical, entry_hash
 from accountant.errors import LedgerCorrupt
 from accountant.grid import Grid
 from accountant.lexicon import Lexicon
 from accountant.limits import Limit
 from accountant.loss import Loss, total
-from accountant.open_sessions import MARK, OpenSession, Sessions, dump, ended, load, moved
+from accountant.open_sessions import OpenSession, Sessions, dump, ended, load, moved
 from accountant.scopes import DATASET_SCOPE, Touched, in_window, shard_stream
 from accountant.stores import EMPTY_HEAD, Head
 from accountant.totals import Totals, added, counted_windows

@@ -81,11 +81,6 @@ class Curve:
         return cls(grid, (*orders, math.inf, (up, down), _bound(mu_squared), (0, 1)))
 
     @classmethod
-    def of_amounts(cls, grid: Grid, amounts: Iterable[Fraction | None]) -> Self:
-        """From every coordinate, None for no bound."""
-        return cls(grid, tuple(math.inf if amount is None else _bound(amount) for amount in amounts))
-
-    @classmethod
     def zero(cls, grid: Grid) -> Self:
         """A release that depends on nobody."""
         return cls(grid, (0.0,) * grid.size)

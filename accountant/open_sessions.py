@@ -5,17 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from accountant.entries import entry_id
+
 SESSIONS_MAX: Final = 100
 """Open sessions of a stream: they are written anew whenever one of them changes."""
 SESSIONS_OF_ONE_MAX: Final = 20
 """Of them those of one opener: crashed runners leave theirs open, and must not take everybody's places."""
-MARK: Final = 8
-"""Of the hash of the entry that opened a session: a number alone may be another's after entries were lost."""
-
-
-def session_id(number: int, mark: str) -> str:
-    """How a session is called: the number of the entry that opened it, and the start of its hash."""
-    return f"{number}.{mark[:MARK]}"
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,7 @@ def moved(sessions: Sessions, number: int, mark: str, opener: str, step: Mapping
     if found is None:
         raise ValueError(f"it is of session {step['id']}, which is not open")
     if step["run"] != found.run:
-        called = session_id(step["id"], found.mark)
+        called = entry_id(step["id"], found.mark)
         raise ValueError(f"it ends run {step['run']} of session {called}, which is in run {found.run}")
     if step["last"]:
         return ended(sessions, step["id"])

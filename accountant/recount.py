@@ -9,14 +9,13 @@ from typing import Any, Final
 from accountant.budgets import Charge
 from accountant.commands import end_key, settlement_key
 from accountant.deriving import is_release
-from accountant.entries import FORMATS, entry_hash
+from accountant.entries import FORMATS, entry_hash, entry_id
 from accountant.errors import InvalidRequest, OdometerError
 from accountant.grid import GRIDS, Grid
 from accountant.ledger import CHECKPOINT_EVERY, State, apply, apply_charge, entry_losses, touched_by
 from accountant.limits import Situation, refusing
 from accountant.loss import Loss
 from accountant.mechanisms.base import frozen, thawed
-from accountant.open_sessions import session_id
 from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_of, shard_parent
 from accountant.sessions import ANY_SESSION
@@ -230,7 +229,7 @@ class Recount:
         if entry["command"]["charges"] != frozen(owed):
             self._fault(f"charges other things than a session of kind {kind.kind} owes", at)
         if found and step["last"] != (step["above"] and found.above + 1 == kind.most_above):
-            called = session_id(step["id"], found.mark)
+            called = entry_id(step["id"], found.mark)
             self._fault(f"is not the last answer of session {called} where it says so", at)
 
     def _check_end(self, at: int, entry: Mapping[str, Any]) -> None:
@@ -241,7 +240,7 @@ class Recount:
         if found is None:
             return  # said when it is applied
         kind = ANY_SESSION.validate_python(thawed(found.session))
-        above, called = found.above, session_id(number, found.mark)
+        above, called = found.above, entry_id(number, found.mark)
         if "run" in entry:
             above += 1
             if entry["run"] != found.run or above != kind.most_above or kind.above(last=True):

@@ -29,7 +29,7 @@ from accountant.decisions import Admitted, Refused, Replayed
 from accountant.desk import READS_MAX, Desk
 from accountant.documents import validated
 from accountant.dp_events import convert_event
-from accountant.entries import hold_id
+from accountant.entries import MARK, hold_id
 from accountant.errors import (
     BodyTooLarge,
     BudgetExceeded,
@@ -50,7 +50,6 @@ from accountant.lineage import lineage
 from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
 from accountant.mechanisms.base import frozen
-from accountant.open_sessions import MARK
 from accountant.requests import (
     Body,
     acting_for,
@@ -364,10 +363,7 @@ class Accountant(Desk):
         outcome, receipt, replayed = self._paid(name, command)
         number, mark = receipt["sequence"], receipt["hash"][:MARK]
         session = interacting.Known.read(self.store, outcome.state, number, mark)
-        return session.document(self.store, outcome.state) | {
-            "receipt": receipt,
-            "replayed": replayed,
-        }, replayed
+        return self._reply(session, outcome.state, receipt, replayed)
 
     def answer_session(
         self, name: str, session: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
@@ -380,14 +376,11 @@ class Accountant(Desk):
         wanted = validated(SessionAnswer, body)
         command = known.answer(self.store, state, wanted, key, caller)
         if command is None:
-            return known.document(self.store, state) | {"receipt": None, "replayed": False}, False
+            return self._reply(known, state, None, replayed=False)
         if isinstance(command, EndCommand):
             return self._ended(name, command, known)
         outcome, receipt, replayed = self._paid(name, command)
-        return known.document(self.store, outcome.state) | {
-            "receipt": receipt,
-            "replayed": replayed,
-        }, replayed
+        return self._reply(known, outcome.state, receipt, replayed)
 
     def close_session(self, name: str, session: str, by: Caller | str) -> tuple[dict[str, Any], bool]:
         """(the session, replayed): it takes no more answers. What was paid stays paid."""
@@ -395,7 +388,7 @@ class Accountant(Desk):
         known = interacting.Known.read(self.store, state, *session_number(name, session))
         known.owned(caller)
         if known.number not in state.sessions:
-            return known.document(self.store, state) | {"receipt": None, "replayed": True}, True
+            return self._reply(known, state, None, replayed=True)
         command = EndCommand(known.number, known.mark, caller.principal, caller.admin)
         return self._ended(name, command, known)
 
@@ -414,6 +407,12 @@ class Accountant(Desk):
         known = interacting.Known.read(self.store, state, *session_number(name, session))
         document: dict[str, Any] = known.document(self.store, state)["session"]
         return document
+
+    def _reply(
+        self, known: interacting.Known, state: State, receipt: Mapping[str, Any] | None, replayed: bool
+    ) -> tuple[dict[str, Any], bool]:
+        """(the session as it is in `state`, with the receipt of its last charge; replayed)."""
+        return known.document(self.store, state) | {"receipt": receipt, "replayed": replayed}, replayed
 
     def _session(self, name: str, session: str) -> tuple[State, interacting.Known]:
         """A session and its dataset as it is now. Both are kept until the ledger moves on: free answers come
@@ -437,7 +436,7 @@ class Accountant(Desk):
         if not isinstance(outcome, Admitted | Replayed):
             raise outcome.error if isinstance(outcome, Refused) else outcome
         replayed = isinstance(outcome, Replayed)
-        return known.document(self.store, outcome.state) | {"receipt": None, "replayed": replayed}, replayed
+        return self._reply(known, outcome.state, None, replayed)
 
     # -- what was made of a release
 

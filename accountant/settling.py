@@ -6,7 +6,7 @@ from typing import Any
 
 from accountant.commands import SettleCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import entry_hash, hold_id
+from accountant.entries import content, entry_hash, hold_id
 from accountant.errors import (
     Forbidden,
     HoldExpired,
@@ -74,9 +74,7 @@ def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[
     """
     if row is None or not row.hash.startswith(mark):
         raise UnknownHold(f"dataset {name} has no hold {number}")
-    if entry_hash(row.body) != row.hash:
-        raise LedgerCorrupt(f"entry {number} of {name} was changed: run odometer verify", sequence=number)
-    entry: dict[str, Any] = json.loads(row.body)
+    entry = content(row, name)
     if entry["type"] != "held":
         raise UnknownHold(f"dataset {name} has no hold {number}: that entry is of type {entry['type']}")
     return entry

@@ -9,7 +9,7 @@ from accountant import renyi_group, renyi_subsampled
 from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Around, Base, Mechanism, Whole
-from accountant.mechanisms.curves import gaussian_curve, multiplier_of, pure_curve
+from accountant.mechanisms.curves import gaussian_curve, multiplier_of, pure_curve, scaled
 from accountant.rounding import decimal, round_up
 
 
@@ -156,8 +156,7 @@ class Grouped(Around):
             found = found.at_most(Curve.linear(grid, rho))
         if mu_squared is not None:
             found = found.at_most(gaussian_curve(mu_squared, grid))
-        scaled = (grid.orders - 1.0) * found.floats()[: grid.n_orders] * (1.0 + 2.0**-50)
-        return found.at_most(Curve.of(grid, renyi_subsampled.convex_below([(grid.orders, scaled)], grid)))
+        return found.at_most(Curve.of(grid, renyi_subsampled.convex_below([scaled(found)], grid)))
 
     def _floats(self, grid: Grid) -> renyi_group.Floats:
         return self.base.curve(grid).floats()[: grid.n_orders]

@@ -32,3 +32,9 @@ def gaussian_curve(mu_squared: Fraction, grid: Grid) -> Curve:
 def multiplier_of(mu_squared: Fraction) -> float:
     """The noise multiplier 1/μ, rounded down."""
     return math.nextafter(math.sqrt(round_down(1 / mu_squared)), 0.0)
+
+
+def scaled(curve: Curve) -> tuple[renyi.Floats, renyi.Floats]:
+    """(orders, bounds of (α−1)·D_α) of a curve: points for `renyi_subsampled.convex_below`."""
+    orders = curve.grid.orders
+    return orders, (orders - 1.0) * curve.floats()[: orders.size] * (1.0 + 2.0**-50)

@@ -12,7 +12,7 @@ from accountant.grid import Grid
 from accountant.loss import Curve
 from accountant.mechanisms.base import Adjacency, Around, Base, Mechanism, Number, Whole
 from accountant.mechanisms.composed import Composed
-from accountant.mechanisms.curves import multiplier_of, pure_curve
+from accountant.mechanisms.curves import multiplier_of, pure_curve, scaled
 from accountant.mechanisms.noise import Gaussian, Laplace
 from accountant.rounding import decimal, round_up
 
@@ -80,11 +80,6 @@ def _sampled_pure(epsilon: Fraction, delta: Fraction, rate: float, grid: Grid) -
     return pure_curve(found, grid, pure=min(decimal(found), epsilon), delta=kept)
 
 
-def _scaled(curve: Curve, grid: Grid) -> tuple[renyi_subsampled.Floats, renyi_subsampled.Floats]:
-    """Its bounds of (alpha-1) D_alpha, as points."""
-    return grid.orders, (grid.orders - 1.0) * curve.floats()[: grid.n_orders] * (1.0 + 2.0**-50)
-
-
 def _moments(base: Mechanism) -> renyi_subsampled.Moments:
     ladder = renyi_subsampled.every_order() if _is_quick(base) else renyi_subsampled.LADDER
     found = _floats(base, ladder)
@@ -129,12 +124,12 @@ def _amplified(base: Mechanism, rate: float, grid: Grid, *, poisson: bool) -> Cu
         return Curve.no_bound(grid)
     if delta > 0:
         return Curve.no_bound(grid) if pure is None else _sampled_pure(pure, delta, rate, grid)
-    points = [_scaled(own, grid)]
+    points = [scaled(own)]
     # Without mu: a sampled Gaussian has none, though its base has.
     least = own.without(grid.mu_squared)
     if pure is not None:
         sampled = _sampled_pure(pure, delta, rate, grid)
-        points.append(_scaled(sampled, grid))
+        points.append(scaled(sampled))
         least = least.at_most(sampled)
         if poisson and 0 < pure <= 500:
             points.append((grid.orders, renyi_subsampled.pure_poisson(round_up(pure), rate, grid)))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from accountant.documents import BODY_MAX
 from api.cli import faults, words
 from api.cli.asked import Again, AllPartitions, Dataset, Partition, Principal, about, reads_several
 from api.cli.charges import certain, show_answer, show_notes, show_receipt
@@ -13,8 +14,6 @@ from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, end
 
 STREAM: Final = "-"
 """In place of a file: the standard input."""
-_BYTES_MAX: Final = 256 * 1024
-_NOTHING: Final = "this event loses nothing: there is nothing to charge"
 
 
 def events(
@@ -65,7 +64,7 @@ def events(
     with connected(url, key) as client:
         charges = client.dp_event_charges(event)
         if not charges:
-            end("\n".join(charges.notes or [_NOTHING]), faults.REFUSED)
+            end("\n".join(charges.notes), faults.REFUSED)
         if format_ is Format.text:
             for mechanism, count in charges:
                 out.print(f"{count} × {words.said(mechanism)}", soft_wrap=True)
@@ -87,15 +86,15 @@ def read_event(file: str) -> dict[str, Any]:
     """The JSON of an event, or of the request that has one as `dp_event`. Raises BadParameter."""
     try:
         if file == STREAM:
-            read = sys.stdin.buffer.read(_BYTES_MAX + 1)
+            read = sys.stdin.buffer.read(BODY_MAX + 1)
         else:
             with Path(file).open("rb") as opened:
-                read = opened.read(_BYTES_MAX + 1)
+                read = opened.read(BODY_MAX + 1)
         text = read.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}") from None
-    if len(read) > _BYTES_MAX:
-        raise typer.BadParameter(f"{file} has more than {_BYTES_MAX} bytes, which is the most that is read")
+    if len(read) > BODY_MAX:
+        raise typer.BadParameter(f"{file} has more than {BODY_MAX} bytes, which is the most that is read")
     event = words.read_json(text)
     if isinstance(event, dict) and set(event) == {"dp_event"}:
         event = event["dp_event"]

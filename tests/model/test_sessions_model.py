@@ -14,12 +14,12 @@ from accountant import interacting
 from accountant.commands import ChargeCommand, EndCommand, OpenCommand
 from accountant.decide import decide
 from accountant.decisions import Admitted
-from accountant.entries import canonical, timestamp
+from accountant.entries import MARK, canonical, timestamp
 from accountant.errors import OdometerError
 from accountant.forms import CreateDataset
 from accountant.ledger import fold
 from accountant.mechanisms.base import frozen
-from accountant.open_sessions import MARK, Answer, OpenSession, dump, load
+from accountant.open_sessions import Answer, OpenSession, dump, load
 from accountant.service import Accountant
 from accountant.stores import open_store
 from accountant.verify import verify

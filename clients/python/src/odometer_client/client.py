@@ -97,8 +97,7 @@ class Client(Reading, Administering):
         """
         charges = self.dp_event_charges(event)
         if not charges:
-            said = charges.notes or ["this event loses nothing: there is nothing to charge"]
-            raise ValueError("\n".join(said))
+            raise ValueError("\n".join(charges.notes))
         return self.charge(dataset, charges, key=key, adjacency=adjacency, **about)
 
     def charge_units(
