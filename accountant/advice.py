@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
@@ -15,6 +14,7 @@ from accountant.ledger import State
 from accountant.limits import Refusing, Situation, refusing, surely_allowed
 from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
+from accountant.once import once
 from accountant.scopes import Touched
 
 M = TypeVar("M", bound=BaseModel)
@@ -39,7 +39,7 @@ class Question:
     touched: Touched
     time: str
 
-    @cached_property
+    @once
     def situation(self) -> Situation:
         """What every question after the first need not count again."""
         state = self.state

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,6 +15,7 @@ from accountant.grid import CURRENT_GRID, Grid
 from accountant.loss import Loss, total
 from accountant.mechanisms import Adjacency
 from accountant.mechanisms.base import EVERY_ADJACENCY, frozen
+from accountant.once import once
 from accountant.open_sessions import Answer, Opening
 from accountant.scopes import Touched
 from accountant.stores import Head
@@ -70,31 +70,31 @@ class Prepared:
     """What it does of a session."""
     _touched: dict[tuple[str, str | None], Touched] = field(default_factory=dict, compare=False, repr=False)
 
-    @cached_property
+    @once
     def losses(self) -> tuple[Loss, ...]:
         """One per charge."""
         return tuple(charge.loss(self.grid) for charge in self.charges)
 
-    @cached_property
+    @once
     def loss(self) -> Loss:
         """All of it."""
         return self.losses[0] if len(self.losses) == 1 else total(self.grid, self.losses)
 
-    @cached_property
+    @once
     def kinds(self) -> list[str]:
         return [charge.mechanism.kind for charge in self.charges]
 
-    @cached_property
+    @once
     def notes(self) -> list[str]:
         """What the caller should know of how this is charged."""
         return [note for charge in self.charges for note in charge.mechanism.notes()]
 
-    @cached_property
+    @once
     def documents(self) -> list[dict[str, Any]]:
         """The charges as they came, without what was not given; the counts are those of all runs."""
         return [{"mechanism": charge.mechanism.document(), "count": charge.count} for charge in self.charges]
 
-    @cached_property
+    @once
     def command(self) -> str:
         """The command as the ledger holds it: canonical JSON."""
         document: dict[str, Any] = {"charges": frozen(self.documents)}
@@ -110,11 +110,11 @@ class Prepared:
             document["session"] = self.session.document
         return canonical(document).decode()
 
-    @cached_property
+    @once
     def losses_json(self) -> str:
         return json.dumps([loss.encode() for loss in self.losses], separators=(",", ":"))
 
-    @cached_property
+    @once
     def adjacencies(self) -> frozenset[Adjacency]:
         """Under which every mechanism of the charge is valid."""
         return EVERY_ADJACENCY.intersection(*(charge.mechanism.valid_under() for charge in self.charges))

@@ -7,11 +7,12 @@ infinity), then rho of zCDP, then mu squared of Gaussian DP, then delta.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from accountant.once import once
 
 # Every unit is one over an integer: a product is scaled by the unit's denominator alone.
 NAT_UNIT: Final = Fraction(1, 10**12)
@@ -32,19 +33,19 @@ class Grid:
     version: int
     exact_orders: tuple[Fraction, ...]
 
-    @cached_property
+    @once
     def orders(self) -> npt.NDArray[np.float64]:
         """The finite orders as floats, shape (n_orders,); every one is exactly representable."""
         orders = np.array([float(order) for order in self.exact_orders])
         orders.setflags(write=False)
         return orders
 
-    @cached_property
+    @once
     def order_ratios(self) -> tuple[tuple[int, int], ...]:
         """The finite orders as numerator and denominator."""
         return tuple(order.as_integer_ratio() for order in self.exact_orders)
 
-    @cached_property
+    @once
     def n_orders(self) -> int:
         return len(self.exact_orders)
 
@@ -72,12 +73,12 @@ class Grid:
     def size(self) -> int:
         return self.n_orders + 4
 
-    @cached_property
+    @once
     def units(self) -> tuple[Fraction, ...]:
         """The size of one unit of each coordinate."""
         return (NAT_UNIT,) * (self.size - 1) + (DELTA_UNIT,)
 
-    @cached_property
+    @once
     def units_in_one(self) -> tuple[int, ...]:
         """How many units are 1, of each coordinate."""
         return tuple(unit.denominator for unit in self.units)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final, Self
 
 from accountant.datasets import BudgetEntry, Dataset
@@ -13,6 +12,7 @@ from accountant.grid import Grid
 from accountant.lexicon import Lexicon
 from accountant.limits import Limit
 from accountant.loss import Loss, total
+from accountant.once import once
 from accountant.open_sessions import OpenSession, Sessions, dump, ended, load, moved
 from accountant.scopes import DATASET_SCOPE, Touched, in_window, shard_stream
 from accountant.stores import EMPTY_HEAD, Head
@@ -64,12 +64,12 @@ class State:
     lexicon: Lexicon = field(default_factory=Lexicon)
     """What totals are stored as multiples of: in shards alone."""
 
-    @cached_property
+    @once
     def limits(self) -> tuple[Limit, ...]:
         """The budgets, compiled."""
         return tuple(Limit.of(entry, self.dataset.grid) for entry in self.budgets.values())
 
-    @cached_property
+    @once
     def windows(self) -> Mapping[str, tuple[Window, ...]]:
         """The windows that budgets need counted, by kind of scope."""
         found: dict[str, list[Window]] = {}
@@ -82,7 +82,7 @@ class State:
                     found[kind].append(limit.window)
         return {kind: tuple(sorted(windows)) for kind, windows in found.items()}
 
-    @cached_property
+    @once
     def standing(self) -> tuple[str, ...]:
         """Names of the blobs that are always read: what budgets of the dataset and of named scopes count."""
         scopes = [DATASET_SCOPE]
@@ -134,7 +134,7 @@ class State:
         """Everything but head, totals and holds, as the store keeps it beside the entries."""
         return self._config
 
-    @cached_property
+    @once
     def _config(self) -> bytes:
         document: dict[str, Any] = {
             "dataset": self.dataset.model_dump(mode="json"),

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from itertools import islice
 from typing import Final, Self
 
 from accountant.datasets import BudgetEntry
 from accountant.grid import Grid
 from accountant.loss import Loss
+from accountant.once import once
 from accountant.rounding import decimal
 from accountant.rules import Rule
 from accountant.scopes import DATASET_SCOPE, EACH, Touched, split
@@ -40,7 +40,7 @@ class Limit:
         budget = entry.budget
         return cls(entry, budget.rule(grid, dict(entry.fixed)), *split(budget.scope), budget.window)
 
-    @cached_property
+    @once
     def shares(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
         """For each team with a reserved share (by scope): (coordinate, units) pairs, rounded down."""
         reserved = self.entry.budget.reserved or {}
@@ -109,12 +109,12 @@ class Moved:
         # Who has spent most is refused first: where one refusal is enough, few others are looked at.
         self.each = each if len(each) < 2 else sorted(each, key=lambda one: _size(one[1]), reverse=True)
 
-    @cached_property
+    @once
     def different(self) -> int:
         """How many of the counts differ."""
         return len({(before.values, before.unbounded) for _, before in self.each})
 
-    @cached_property
+    @once
     def worst(self) -> Loss:
         """The largest in each coordinate: a budget that allows a charge on top of it allows it on each."""
         distinct = {(before.values, before.unbounded): before for _, before in self.each}

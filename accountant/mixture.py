@@ -5,13 +5,13 @@ Every function errs on the refusing side: a delta is never below the true one, a
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from accountant.conversions import log_c
 from accountant.grid import Grid
+from accountant.once import once
 from accountant.weights import WEIGHT_UNIT
 
 Floats = npt.NDArray[np.float64]
@@ -35,16 +35,16 @@ class Mixture:
     weights: tuple[int, ...]
     delta: float
 
-    @cached_property
+    @once
     def log_w(self) -> Floats:
         with np.errstate(divide="ignore"):
             return np.log(np.array(self.weights, dtype=float) / WEIGHT_UNIT)
 
-    @cached_property
+    @once
     def log_c(self) -> Floats:
         return log_c(self.grid.orders)
 
-    @cached_property
+    @once
     def log_delta(self) -> float:
         return math.nextafter(math.log(self.delta), -math.inf)
 

@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import NamedTuple, Self
 
 from accountant.grid import DELTA_UNIT, NAT_UNIT, Grid
 from accountant.loss import Loss
 from accountant.mixture import Mixture
+from accountant.once import once
 from accountant.rounding import decimal, round_down, round_up, shown_down, shown_up
 
 
@@ -171,13 +171,13 @@ class ApproximateRule(Rule):
     delta_add: int
     pure_units: int
 
-    @cached_property
+    @once
     def capacity(self) -> tuple[int, ...]:
         """C(alpha) in units, rounded down; shape (n_orders,)."""
         bounds = self.mixture.capacity(self.limit)
         return tuple(math.floor(Fraction(float(bound)) / NAT_UNIT) for bound in bounds)
 
-    @cached_property
+    @once
     def _candidates(self) -> tuple[int, ...]:
         """The orders with room, best first for a Gaussian-like curve."""
         orders = self.grid.orders

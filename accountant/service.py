@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, cast
 
 from accountant import advice, history, holding, interacting, odometer, openings, receipts
@@ -50,6 +49,7 @@ from accountant.lineage import lineage
 from accountant.loss import Loss
 from accountant.mechanisms import Mechanism
 from accountant.mechanisms.base import frozen
+from accountant.once import once
 from accountant.requests import (
     Body,
     acting_for,
@@ -78,7 +78,7 @@ class Accountant(Desk):
     `OdometerError`. Methods that change something name their principal.
     """
 
-    @cached_property
+    @once
     def _kept(self) -> dict[str, interacting.Kept]:
         return {}
 
