@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from accountant.entries import seal
+from accountant.entries import FORMAT, seal
 from accountant.errors import OdometerError
 from accountant.ledger import State, apply
 from accountant.stores import EMPTY_HEAD, NewEntry, Row
@@ -39,7 +39,9 @@ class Refused:
 Decision = Admitted | Replayed | Refused
 
 
-def admit(state: State | None, document: Mapping[str, Any], key: str | None = None) -> Admitted:
-    """Seal the entry and fold it: what is stored is what is applied."""
-    entry, _ = seal(state.head if state else EMPTY_HEAD, dict(document), key)
+def admit(
+    state: State | None, document: Mapping[str, Any], key: str | None = None, version: int = FORMAT
+) -> Admitted:
+    """Seal the entry in the given format and fold it: what is stored is what is applied."""
+    entry, _ = seal(state.head if state else EMPTY_HEAD, dict(document), key, version)
     return Admitted(entry, apply(state, entry.hash, entry.body))

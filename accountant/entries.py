@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from accountant.errors import LedgerCorrupt
+from accountant.errors import LedgerCorrupt, UpgradeNeeded
 from accountant.stores import Head, NewEntry, Row
 
 FORMAT: Final = 3
-"""What is written. An older service reads none of it, rather than pass over what it does not know."""
-FORMATS: Final = (1, 2, 3)
+"""What is written, unless an entry says something that only a later format can say."""
+LATEST: Final = 4
+"""The latest format that this version writes and reads."""
+FORMATS: Final = (1, 2, 3, 4)
 """What is read."""
 MARK: Final = 8
 """So much of an entry's hash is in the id of what it opened."""
@@ -58,10 +60,24 @@ def content(row: Row, name: str) -> dict[str, Any]:
     return found
 
 
-def seal(state_head: Head, document: dict[str, Any], key: str | None = None) -> tuple[NewEntry, Head]:
-    """The entry after `state_head`, with its number, its predecessor's hash and the format version."""
+def check_format(stream: str, version: Any) -> None:
+    """Raise UpgradeNeeded for a format that a later version writes: it is not damage, and not understood."""
+    if isinstance(version, int) and version > LATEST:
+        raise UpgradeNeeded(
+            f"{stream} has entries of format {version}, this worker reads up to format {LATEST}: upgrade "
+            "this worker; nothing was charged"
+        )
+
+
+def seal(
+    state_head: Head, document: dict[str, Any], key: str | None = None, version: int = FORMAT
+) -> tuple[NewEntry, Head]:
+    """The entry after `state_head`, with its number, its predecessor's hash and its format.
+
+    `version` is the lowest format that can say what `document` says.
+    """
     sequence = state_head.sequence + 1
-    body = canonical({**document, "v": FORMAT, "seq": sequence, "prev": state_head.hash})
+    body = canonical({**document, "v": version, "seq": sequence, "prev": state_head.hash})
     digest = entry_hash(body)
     return NewEntry(digest, body, key), Head(sequence, digest)
 

@@ -9,7 +9,8 @@ OdometerError
  ├─ BudgetExceeded · DatasetExists · BudgetExists · DatasetClosed · PartitionExists 409
  ├─ SessionClosed · SessionMovedOn · TooManySessions 409
  ├─ HoldSettled · HoldExpired · TooManyHolds · NotFrozen 409 · EditConflict 412 · IfMatchRequired 428
- └─ StoreUnavailable · LedgerCorrupt · LedgerRolledBack · Overloaded 503 · InternalError 500
+ └─ StoreUnavailable · LedgerCorrupt · LedgerRolledBack · UpgradeNeeded · Overloaded 503
+    InternalError 500
 
 The client's error classes are generated from this registry.
 """
@@ -264,6 +265,12 @@ class LedgerRolledBack(Unsure):
     """History that this process saw is gone or differs. The stream is frozen."""
 
     code, title, retryable = "ledger-rolled-back", "The ledger went back in time", False
+
+
+class UpgradeNeeded(Unsure):
+    """A later version of the service wrote this ledger. This worker must be upgraded before it takes part."""
+
+    code, title, retryable = "upgrade-needed", "This worker is too old for the ledger", False
 
 
 class Overloaded(Unsure):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from accountant.datasets import BudgetEntry, Dataset
-from accountant.entries import FORMATS, MARK, canonical, entry_hash
+from accountant.entries import FORMAT, FORMATS, MARK, canonical, check_format, entry_hash
 from accountant.errors import LedgerCorrupt
 from accountant.grid import Grid
 from accountant.lexicon import Lexicon
@@ -61,6 +61,8 @@ class State:
     """Which part of a dataset's unit odometers this is."""
     opened: tuple[int, ...] = ()
     """Of a dataset by unit, the shards that were opened: one that is missing was lost."""
+    version: int = FORMAT
+    """The latest format of its entries, at least the usual one."""
     lexicon: Lexicon = field(default_factory=Lexicon)
     """What totals are stored as multiples of: in shards alone."""
 
@@ -128,7 +130,15 @@ class State:
         return after
 
     def _configured(self) -> tuple[object, ...]:
-        return (self.budgets, self.closed, self.partitions, self.opened, self.frozen, self.amnesty)
+        return (
+            self.budgets,
+            self.closed,
+            self.partitions,
+            self.opened,
+            self.frozen,
+            self.amnesty,
+            self.version,
+        )
 
     def config(self) -> bytes:
         """Everything but head, totals and holds, as the store keeps it beside the entries."""
@@ -143,6 +153,8 @@ class State:
             "partitions": list(self.partitions),
             "shard": self.shard,
         }
+        if self.version > FORMAT:  # whoever reads the state alone sees which version it takes
+            document["format"] = self.version
         if self.opened:
             document["opened"] = list(self.opened)
         if self.frozen is not None:
@@ -165,6 +177,7 @@ class State:
         """The inverse of `config`, without any totals. Raises LedgerCorrupt when it cannot be read."""
         try:
             document = json.loads(config)
+            check_format(document["dataset"]["name"], document.get("format"))
             dataset = Dataset.model_validate_json(json.dumps(document["dataset"]))
             budgets = {name: BudgetEntry.parse(entry) for name, entry in document["budgets"].items()}
             return cls(
@@ -180,6 +193,7 @@ class State:
                 frozen=_head(document.get("frozen")),
                 amnesty=_amnesty(document.get("amnesty")),
                 shard=document.get("shard"),
+                version=document.get("format", FORMAT),
                 opened=tuple(document.get("opened", ())),
                 lexicon=_read_lexicon(dataset.grid, lexicon),
             )
@@ -261,11 +275,13 @@ def apply(state: "State | None", digest: str, body: bytes) -> State:
         )
     try:
         entry = json.loads(body)
+        check_format(f"entry {at}: the ledger", entry["v"])
         if entry["v"] not in FORMATS or entry["seq"] != at or entry["prev"] != head.hash:
             raise LedgerCorrupt(f"entry {at}: it does not follow the entry before it", sequence=at)
         if state is not None and entry["time"] < state.time:
             raise LedgerCorrupt(f"entry {at}: its time lies before the entry before it", sequence=at)
-        return _apply(state, Head(at, digest), entry)
+        after = _apply(state, Head(at, digest), entry)
+        return replace(after, version=entry["v"]) if entry["v"] > after.version else after
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise LedgerCorrupt(f"entry {at} cannot be read: {error!r}", sequence=at) from error
 

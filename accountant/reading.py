@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from accountant.entries import canonical, entry_hash
+from accountant.entries import canonical, check_format, entry_hash
 from accountant.errors import LedgerCorrupt, LedgerRolledBack, StoreUnavailable
 from accountant.grid import Grid
 from accountant.ledger import (
@@ -198,7 +198,9 @@ def _from_the_start(state: State) -> set[str]:
 
 def _time_of(stream: str, row: Row) -> str:
     try:
-        return str(json.loads(row.body)["time"])
+        entry = json.loads(row.body)
+        check_format(stream, entry.get("v"))
+        return str(entry["time"])
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerCorrupt(
             f"entry {row.sequence} of {stream} cannot be read: run odometer verify"

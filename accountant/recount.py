@@ -143,7 +143,9 @@ class Recount:
         at = row.sequence
         if entry.get("v") not in FORMATS:
             known = f"{', '.join(map(str, FORMATS[:-1]))} and {FORMATS[-1]}"
-            self._fault(f"has format {entry.get('v')!r}; this version reads {known}", at)
+            self._fault(
+                f"has format {entry.get('v')!r}; this version reads {known}: a later one is needed", at
+            )
         if entry.get("seq") != at:
             self._fault(f"stands here, but says that it is entry {entry.get('seq')!r}", at)
         if entry.get("prev") != self.hash and not self._unlinked:

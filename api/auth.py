@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from accountant.commands import Caller
-from accountant.entries import entry_hash, seal
+from accountant.entries import check_format, entry_hash, seal
 from accountant.errors import Forbidden, LedgerCorrupt, StoreUnavailable, Unauthenticated, UnknownKey
 from accountant.stores import EMPTY_HEAD, Head, Note, Store, Write
 from accountant.teller import utc_now
@@ -211,6 +211,7 @@ class KeyRing:
 
     def _apply(self, sequence: int, digest: str, body: bytes) -> None:
         entry = json.loads(body)
+        check_format("the stream of API keys", entry.get("v"))
         if entry_hash(body) != digest or entry["prev"] != self._head.hash or entry["seq"] != sequence:
             raise LedgerCorrupt(f"entry {sequence} of the API keys does not follow the one before it")
         if entry["type"] == "key_created":

@@ -301,7 +301,7 @@ def test_a_unit_above_its_budget_is_found() -> None:
 def written(file: str) -> MemoryStore:
     """A ledger as an earlier service wrote it, byte for byte."""
     store, entries, blobs = MemoryStore(), [], {}
-    for line in (Path(__file__).parent / file).read_text().splitlines():
+    for line in (Path(__file__).parent / "golden" / "ledger" / file).read_text().splitlines():
         what, name, rest = line.split(" ", 2)
         if what == "blob":
             blobs[name] = rest.encode()
@@ -315,7 +315,7 @@ def written(file: str) -> MemoryStore:
 @pytest.fixture
 def old() -> Iterator[Accountant]:
     """A ledger as the service wrote it before there were windows, holds and partitions."""
-    with Accountant(written("format_1_ledger.txt")) as accountant:
+    with Accountant(written("format_1.txt")) as accountant:
         yield accountant
 
 
@@ -323,7 +323,7 @@ def old() -> Iterator[Accountant]:
 def second() -> Iterator[Accountant]:
     """A ledger as the service wrote it before there were entries of what was derived."""
     # Its holds expire in 2027.
-    with Accountant(written("format_2_ledger.txt"), lambda: "2026-03-02T10:00:00.000000Z") as accountant:
+    with Accountant(written("format_2.txt"), lambda: "2026-03-02T10:00:00.000000Z") as accountant:
         yield accountant
 
 

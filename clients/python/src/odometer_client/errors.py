@@ -65,6 +65,7 @@ __all__ = [
     "Unreachable",
     "UnsupportedPlan",
     "Unsure",
+    "UpgradeNeeded",
     "UsedUp",
 ]
 
@@ -369,6 +370,14 @@ class LedgerRolledBack(Unsure):
     retryable = False
 
 
+class UpgradeNeeded(Unsure):
+    """A later version of the service wrote this ledger. This worker must be upgraded before it takes part."""
+
+    code = "upgrade-needed"
+    title = "This worker is too old for the ledger"
+    retryable = False
+
+
 class Overloaded(Unsure):
     """More is waiting than the service takes on."""
 
@@ -413,5 +422,6 @@ BY_CODE: Final[dict[str, type[ProblemError]]] = {
     "unknown-hold": UnknownHold,
     "unknown-key": UnknownKey,
     "unknown-session": UnknownSession,
+    "upgrade-needed": UpgradeNeeded,
 }
 """The class of each code, the last part of a problem's `type`."""
