@@ -18,13 +18,14 @@ from accountant.errors import OdometerError, StoreUnavailable, registry
 from accountant.service import Accountant
 from accountant.stores import open_store
 from api import dashboard, problems
-from api.auth import Identity, KeyRing
+from api.auth import KeyRing
 from api.metrics import CONTENT_TYPE, page, registry_of
 from api.openapi import describe
 from api.operations import CHARGE, OPERATIONS
 from api.routes.charges import ChargeEndpoint, ChargesFirst
 from api.routes.endpoint import endpoint
 from api.settings import Settings
+from api.sign_ins import SignIns
 from api.waiting import LoopSink, in_thread
 
 log = logging.getLogger("odometer.api")
@@ -45,7 +46,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.teller_died = False
     problems.install(app)
-    app.add_middleware(ChargesFirst)
+    app.add_middleware(problems.NeverKept)
+    app.add_middleware(ChargesFirst)  # added last, so it comes first
     for operation in OPERATIONS:
         if operation is not CHARGE:
             app.add_api_route(
@@ -62,11 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
         "/problems/{code}", _problem, methods=["GET"], include_in_schema=False, response_model=None
     )
 
-    def identify(token: str) -> Identity | None:
-        ring: KeyRing = app.state.ring  # there once the service has started
-        return ring.identify(token)
-
-    app.include_router(dashboard.router(identify))
+    app.include_router(dashboard.router(lambda: app.state.sign_ins, https=settings.https))
     description = describe(TITLE, _version(), DESCRIPTION)
     app.openapi = lambda: description  # type: ignore[method-assign]
     return app
@@ -88,6 +86,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.first_key = await run_in_threadpool(ring.create_first)
         sink = LoopSink(accountant.teller, settings.slow_after_s)
         app.state.accountant, app.state.ring = accountant, ring
+        app.state.sign_ins = SignIns(store, ring, settings.sign_in_s)
         app.state.charges = ChargeEndpoint(accountant, ring, sink)
         app.state.metrics = registry_of(accountant.teller, app.state.charges.counts)
         charge = Route(CHARGE.path, app.state.charges, methods=["POST"])  # for what ChargesFirst lets pass

@@ -115,6 +115,13 @@ class KeyRing:
         identity = self._by_token.get(token_hash(token)) if token else None
         return None if identity is None or identity.revoked else identity
 
+    def holder(self, key: str) -> Identity | None:
+        """Whose the key of that id is, None when unknown or revoked. May read the store."""
+        if time.monotonic() - self._checked >= self._refresh_s:
+            self.refresh()
+        found = (identity for identity in list(self._by_token.values()) if identity.key == key)
+        return next((identity for identity in found if not identity.revoked), None)
+
     def require(self, token: str | None, role: Role) -> Identity:
         """Whose token it is. Raises Unauthenticated or Forbidden."""
         return allowed(self.identify(token), role)

@@ -1,13 +1,17 @@
 """What came in: the body, read to its bound, and whose key came with it."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from starlette.types import Receive
 
 from accountant.documents import BODY_MAX
 from accountant.errors import MalformedBody
 
-COOKIE = b"odometer_key="
+COOKIE: Final = "odometer_session"
+"""Name of the dashboard's cookie over plain HTTP; the API honours it for GET only."""
+SECURE_COOKIE: Final = f"__Host-{COOKIE}"
+"""Its name over https: no other host, and nothing that came over plain HTTP, can set one of that name."""
 
 
 async def read_body(receive: Receive) -> bytes:
@@ -48,11 +52,21 @@ def bearer(authorization: str | None) -> str | None:
     return authorization[7:].strip()
 
 
-def cookie_token(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """The dashboard's cookie; honoured for GET only."""
+def ticket(headers: Sequence[tuple[bytes, bytes]], *, https: bool) -> str | None:
+    """What the dashboard keeps in a browser (`api.sign_ins`), from its cookie.
+
+    https: whether the browser is known to have come that way; the cookie that any page on this host can set
+    is then no cookie of ours.
+    """
+    found: dict[str, str] = {}
     for key, value in headers:
         if key == b"cookie":
-            for part in value.split(b";"):
-                if part.strip().startswith(COOKIE):
-                    return part.strip()[len(COOKIE) :].decode("latin-1")
-    return None
+            for part in value.decode("latin-1").split(";"):
+                name, _, text = part.strip().partition("=")
+                found.setdefault(name, text)
+    return found.get(SECURE_COOKIE) or (None if https else found.get(COOKIE))
+
+
+def from_another_page(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether a browser says that a page which is not ours sent this, such as one on another port."""
+    return (header(headers, b"sec-fetch-site") or "none") not in {"same-origin", "none"}

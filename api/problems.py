@@ -2,6 +2,7 @@
 
 import json
 import logging
+from typing import Final
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -9,12 +10,35 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from accountant.errors import InternalError, InvalidRequest, MethodNotAllowed, NotFound, OdometerError
 
 log = logging.getLogger("odometer.api")
 
 MEDIA_TYPE = "application/problem+json"
+NEVER_KEPT: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+"""On every answer that does not say otherwise: it is nobody's to keep, or to take for another type."""
+
+
+_NEVER_KEPT = [(name.encode(), text.encode()) for name, text in NEVER_KEPT.items()]
+
+
+class NeverKept:
+    """Puts the headers of `NEVER_KEPT` on every answer of an app, where the answer has not chosen its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = list(message.get("headers", ()))
+                chosen = {name.lower() for name, _ in given}
+                message["headers"] = given + [pair for pair in _NEVER_KEPT if pair[0] not in chosen]
+            await send(message)
+
+        await self._app(scope, receive, sealed if scope["type"] == "http" else send)
 
 
 def problem_bytes(error: OdometerError) -> bytes:
@@ -24,7 +48,7 @@ def problem_bytes(error: OdometerError) -> bytes:
 
 def problem_headers(error: OdometerError) -> dict[str, str]:
     """The headers of an error beside its type and length."""
-    headers = {}
+    headers = dict(NEVER_KEPT)
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     if error.retryable or error.fields.get("retryable"):

@@ -23,5 +23,10 @@ class Settings(BaseSettings):
     """Seconds after which an append that has not returned counts as unsure: its callers get 503."""
     key_refresh_s: float = Field(default=1.0, gt=0, le=60)
     """Seconds after which a key that another process revoked stops working here."""
+    https: bool = False
+    """Browsers reach this service over https, by a proxy in front of it: the dashboard's cookie is then one
+    that only https can set and carry."""
+    sign_in_s: float = Field(default=8 * 3600, ge=60, le=7 * 86_400)
+    """Seconds after which a browser has to sign in to the dashboard again; eight hours unless said."""
     log_level: str = Field(default="info", pattern="^(critical|error|warning|info|debug)$")
     """How much the operational log says."""

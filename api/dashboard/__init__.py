@@ -1,10 +1,10 @@
 """The dashboard: sign in, overview, one page per dataset, and the offline API docs at /docs.
 
-`router(identify)` is all that the service includes. Pages are shells made with Jinja; every number in
+`router(doors)` is all that the service includes. Pages are shells made with Jinja; every number in
 them is fetched by small ES modules from the same `/v1` API that everybody uses, with the sign-in cookie.
 """
 
 from api.dashboard.pages import router
-from api.dashboard.session import COOKIE, Identify, Identity
+from api.dashboard.session import Doors, Identity
 
-__all__ = ["COOKIE", "Identify", "Identity", "router"]
+__all__ = ["Doors", "Identity", "router"]

@@ -9,16 +9,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from accountant.errors import OdometerError
+from accountant.errors import MalformedBody, OdometerError
 from api.dashboard import assets, docs
-from api.dashboard.render import CHART_POLICY, page
+from api.dashboard.render import CHART_POLICY, HEADERS, page
 from api.dashboard.session import (
-    COOKIE,
-    Identify,
+    OLD_COOKIE,
+    Doors,
     Identity,
     clean_token,
-    clear_cookie,
-    from_elsewhere,
+    clear_cookies,
+    from_own_page,
+    given_ticket,
     local_page,
     read_form,
     set_cookie,
@@ -31,72 +32,98 @@ WRONG_KEY: Final = "That key is not valid here. Check that it is complete and ha
 _SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-def router(identify: Identify) -> APIRouter:
+def router(doors: Callable[[], Doors], *, https: bool = False) -> APIRouter:
     """All pages, assets and `/docs`. The service that includes this makes FastAPI with `docs_url=None`.
 
-    Raises RuntimeError if a library whose files the pages serve is not installed.
+    doors: those of the service, once it has started; https: that browsers come that way, whatever the proxy
+    says. Raises RuntimeError if a library whose files the pages serve is not installed.
     """
     assets.check()
     routes = APIRouter(include_in_schema=False)
     routes.add_api_route("/assets/{build}/{name}", _asset, methods=["GET"])
     routes.add_api_route("/favicon.ico", _favicon, methods=["GET"])
     routes.add_api_route("/docs", docs.page_of_docs, methods=["GET"])
-    _add_sign_in(routes, identify)
+    _add_sign_in(routes, doors, https)
+
+    def guarded(request: Request, show: Callable[[Identity], Response]) -> Response:
+        """`show` to whoever is signed in; a redirect to the sign-in page for everybody else."""
+        ticket = given_ticket(request, https=https)
+        try:
+            who = doors().identify(ticket) if ticket else None
+        except OdometerError as error:
+            return _failed(error)
+        return show(who) if who is not None else _to(sign_in_url(request.url.path))
 
     def overview(request: Request) -> Response:
-        return _guarded(request, identify, lambda who: page("overview.html", who=who))
+        return guarded(request, lambda who: page("overview.html", who=who))
 
     def dataset(request: Request, name: str) -> Response:
         if not _SLUG.fullmatch(name):
             return _not_found()
-        return _guarded(
-            request, identify, lambda who: page("dataset.html", policy=CHART_POLICY, who=who, name=name)
-        )
+        return guarded(request, lambda who: page("dataset.html", policy=CHART_POLICY, who=who, name=name))
 
     routes.add_api_route("/", overview, methods=["GET"])
     routes.add_api_route("/datasets/{name}", dataset, methods=["GET"])
     return routes
 
 
-def _add_sign_in(routes: APIRouter, identify: Identify) -> None:
+def _add_sign_in(routes: APIRouter, doors: Callable[[], Doors], https: bool) -> None:
     def form(request: Request) -> Response:
-        return page("sign_in.html", next=local_page(request.query_params.get("next")), error=None)
+        response = page("sign_in.html", next=local_page(request.query_params.get("next")), error=None)
+        if OLD_COOKIE in request.cookies:
+            clear_cookies(response, request)
+        return response
 
     async def submit(request: Request) -> Response:
         try:
-            fields = await read_form(request)
-            target = local_page(fields.get("next"))
-            token = clean_token(fields.get("key", ""))
-            who = await run_in_threadpool(identify, token) if token else None
+            return await _sign_in(request, doors(), https)
+        except MalformedBody as error:
+            return _message(400, "This form cannot be read", error.detail)
         except OdometerError as error:
             return _failed(error)
-        if token is None or who is None or from_elsewhere(request):
-            return page("sign_in.html", status=401, next=target, error=WRONG_KEY)
-        response = RedirectResponse(target, status_code=303)
-        set_cookie(response, request, token)
-        return response
 
     def leave(request: Request) -> Response:
-        response = RedirectResponse("/sign-in", status_code=303)
-        if not from_elsewhere(request):
-            clear_cookie(response, request)
-        return response
+        return _sign_out(request, doors(), https)
 
     routes.add_api_route("/sign-in", form, methods=["GET"])
     routes.add_api_route("/sign-in", submit, methods=["POST"])
     routes.add_api_route("/sign-out", leave, methods=["POST"])
 
 
-def _guarded(request: Request, identify: Identify, show: Callable[[Identity], Response]) -> Response:
-    """`show` to whoever is signed in; a redirect to the sign-in page for everybody else."""
-    token = clean_token(request.cookies.get(COOKIE, ""))
+async def _sign_in(request: Request, doors: Doors, https: bool) -> Response:
+    if not from_own_page(request, https=https):
+        return _foreign()
+    fields = await read_form(request)
+    target = local_page(fields.get("next"))
+    token = clean_token(fields.get("key", ""))
+    ticket = await run_in_threadpool(doors.open, token) if token else None
+    if ticket is None:
+        return page("sign_in.html", status=401, next=target, error=WRONG_KEY)
+    earlier = given_ticket(request, https=https)
+    if earlier:
+        await run_in_threadpool(doors.close, earlier)
+    response = _to(target)
+    set_cookie(response, request, ticket, https=https)
+    return response
+
+
+def _sign_out(request: Request, doors: Doors, https: bool) -> Response:
+    if not from_own_page(request, https=https):
+        return _foreign()
+    ticket = given_ticket(request, https=https)
+    response = _to("/sign-in")
     try:
-        who = identify(token) if token else None
-    except OdometerError as error:
-        return _failed(error)
-    if who is None:
-        return RedirectResponse(sign_in_url(request.url.path), status_code=303)
-    return show(who)
+        if ticket:
+            doors.close(ticket)
+    except OdometerError as error:  # forgotten in this browser all the same
+        response = _failed(error)
+    clear_cookies(response, request)
+    return response
+
+
+def _to(path: str) -> Response:
+    """On to another page of ours."""
+    return RedirectResponse(path, status_code=303, headers=HEADERS)
 
 
 def _asset(request: Request, build: str, name: str) -> Response:
@@ -105,17 +132,29 @@ def _asset(request: Request, build: str, name: str) -> Response:
 
 def _favicon() -> Response:
     """Browsers ask for this on pages that are not ours, such as the schema."""
-    return RedirectResponse(assets.url("mark.svg"), status_code=307)
+    return RedirectResponse(assets.url("mark.svg"), status_code=307, headers=HEADERS)
 
 
 def _not_found() -> Response:
-    return page(
-        "message.html",
-        status=404,
-        title="There is no such page",
-        text="The overview lists every dataset. Names are lower-case letters, digits, - and _.",
+    return _message(
+        404,
+        "There is no such page",
+        "The overview lists every dataset. Names are lower-case letters, digits, - and _.",
+    )
+
+
+def _foreign() -> Response:
+    return _message(
+        403,
+        "This form was sent from elsewhere",
+        "Only a page of this service signs in or out: open it and try again. A proxy in front of the service "
+        "has to pass on the Host header.",
     )
 
 
 def _failed(error: OdometerError) -> Response:
-    return page("message.html", status=error.status, title=error.title, text=error.detail)
+    return _message(error.status, error.title, error.detail)
+
+
+def _message(status: int, title: str, text: str) -> Response:
+    return page("message.html", status=status, title=title, text=text)

@@ -16,13 +16,15 @@ STRICT_POLICY: Final = (
 CHART_POLICY: Final = STRICT_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
 """The page with the chart: plotly inserts style elements of its own. Scripts stay as strict as elsewhere."""
 
-_HEADERS: Final = {
+HEADERS: Final = {
     "cache-control": "no-store",
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
 }
+"""On every page and redirect."""
 
 _templates = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -37,4 +39,4 @@ _templates.globals["asset"] = assets.url
 def page(template: str, *, status: int = 200, policy: str = STRICT_POLICY, **values: Any) -> HTMLResponse:
     """Render `template` with `values`; `who` (an Identity or None) is always among them."""
     body = _templates.get_template(template).render({"who": None, **values})
-    return HTMLResponse(body, status_code=status, headers={**_HEADERS, "content-security-policy": policy})
+    return HTMLResponse(body, status_code=status, headers={**HEADERS, "content-security-policy": policy})

@@ -1,23 +1,26 @@
-"""Who is looking: the sign-in cookie, and the little the dashboard asks of the service's keys."""
+"""Who is looking: the forms that sign in and out, and the cookie between them."""
 
 import re
-from collections.abc import Callable
 from typing import Final, Protocol
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import BodyTooLarge
+from accountant.errors import BodyTooLarge, MalformedBody
+from api.incoming import COOKIE, SECURE_COOKIE, from_another_page, ticket
 
-COOKIE: Final = "odometer_key"
-"""Name of the cookie that holds the API key. The API honours it for GET only."""
+OLD_COOKIE: Final = "odometer_key"
+"""Earlier versions kept the API key itself in it: forgotten where it is met."""
 
 FORM_BYTES_MAX: Final = 4096
 """The sign-in form holds one key and one path: anything larger is not our form."""
+FORM_FIELDS_MAX: Final = 8
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.~-]{1,256}")
 _LOCAL_PAGE = re.compile(r"/(?:datasets/[a-z0-9][a-z0-9_-]{0,63})?")
+_FORM: Final = "application/x-www-form-urlencoded"
+_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class Identity(Protocol):
@@ -32,14 +35,21 @@ class Identity(Protocol):
         """`reader`, `charger` or `admin`."""
 
 
-Identify = Callable[[str], Identity | None]
-"""Looks a token up (`KeyRing.identify`): its identity, None if unknown or revoked.
+class Doors(Protocol):
+    """Tickets for browsers (`api.sign_ins.SignIns`). Every method may block, or raise StoreUnavailable."""
 
-May block; may raise StoreUnavailable."""
+    def open(self, token: str) -> str | None:
+        """A new ticket for the key of this token, None if unknown or revoked."""
+
+    def identify(self, ticket: str) -> Identity | None:
+        """Whose ticket it is, None when it is none or has ended."""
+
+    def close(self, ticket: str) -> None:
+        """End it."""
 
 
 def clean_token(raw: str) -> str | None:
-    """The token as it may be looked up and put in a cookie, or None if it cannot be one of ours."""
+    """The token as it may be looked up, or None if it cannot be one of ours."""
     token = raw.strip()
     return token if _TOKEN.fullmatch(token) else None
 
@@ -55,34 +65,78 @@ def sign_in_url(path: str) -> str:
     return "/sign-in" if page == "/" else f"/sign-in?next={quote(page, safe='')}"
 
 
-def from_elsewhere(request: Request) -> bool:
-    """Whether another site made the browser send this form (so nobody is signed in with a foreign key)."""
-    return request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}
+def from_own_page(request: Request, *, https: bool) -> bool:
+    """Whether the browser says that a page of this service sent the form.
+
+    Every browser says so, by `Origin` or `Sec-Fetch-Site`. Another port of the same host is another site
+    here, and a form of which nothing is known is not taken.
+    """
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    if from_another_page(request.scope["headers"]):
+        return False
+    if origin is None:
+        return site == "same-origin"
+    return _same(origin, request.headers.get("host", ""), https=https)
+
+
+def _same(origin: str, host: str, *, https: bool) -> bool:
+    """Whether an Origin header names this host and port."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    port = _PORTS.get(parts.scheme)
+    if port is None or (https and parts.scheme != "https"):
+        return False
+    here, there = (name.lower().removesuffix(port) for name in (host, parts.netloc))
+    return bool(here) and here == there
 
 
 async def read_form(request: Request) -> dict[str, str]:
     """The urlencoded fields of a small form, the last value of each.
 
-    Raises BodyTooLarge above FORM_BYTES_MAX, counted while reading.
+    Raises BodyTooLarge above FORM_BYTES_MAX, counted while reading, and MalformedBody for another kind of
+    form or too many fields.
     """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _FORM:
+        raise MalformedBody(f"The sign-in form is sent as {_FORM}.")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] != "http.request":
+            raise MalformedBody("The form ended before all of it was sent.")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
         if len(body) > FORM_BYTES_MAX:
             raise BodyTooLarge(f"The sign-in form is larger than {FORM_BYTES_MAX} bytes. Send one key.")
-    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
+    try:
+        text = body.decode()
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX, errors="strict")
+    except ValueError as error:  # of UnicodeDecodeError too
+        raise MalformedBody(
+            f"The sign-in form is UTF-8 text with at most {FORM_FIELDS_MAX} fields: a key, and where to go."
+        ) from error
     return {name: values[-1] for name, values in fields.items()}
 
 
-def set_cookie(response: Response, request: Request, token: str) -> None:
-    """Keep the key where no script can read it and no other site can send it."""
-    response.set_cookie(
-        COOKIE, token, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https"
-    )
+def given_ticket(request: Request, *, https: bool) -> str | None:
+    """What the browser kept of its sign-in."""
+    return ticket(request.scope["headers"], https=https or request.url.scheme == "https")
 
 
-def clear_cookie(response: Response, request: Request) -> None:
-    """Forget the key in this browser. The key itself stays valid until it is revoked."""
-    response.delete_cookie(
-        COOKIE, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https"
-    )
+def set_cookie(response: Response, request: Request, value: str, *, https: bool) -> None:
+    """Keep the ticket where no script can read it and no other site can send it, and no earlier one."""
+    origin = request.headers.get("origin", "")
+    secure = https or request.url.scheme == "https" or origin.startswith("https://")
+    name = SECURE_COOKIE if secure else COOKIE
+    response.set_cookie(name, value, path="/", httponly=True, samesite="strict", secure=secure)
+    clear_cookies(response, request, but=name)
+
+
+def clear_cookies(response: Response, request: Request, *, but: str | None = None) -> None:
+    """Forget in this browser whatever it kept of a sign-in, but for the cookie of that name."""
+    for name in {COOKIE, SECURE_COOKIE, OLD_COOKIE} & set(request.cookies) - {but}:
+        secure = name == SECURE_COOKIE
+        response.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=secure)

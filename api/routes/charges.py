@@ -16,7 +16,7 @@ from accountant.service import Accountant
 from api.auth import KeyRing, Role, allowed
 from api.incoming import bearer, header, read_body
 from api.metrics import ChargeCounts, outcome_of
-from api.problems import MEDIA_TYPE, internal_error, problem_bytes, problem_headers
+from api.problems import MEDIA_TYPE, NEVER_KEPT, internal_error, problem_bytes, problem_headers
 from api.waiting import COMPUTING, PREPARING, LoopSink, in_thread
 
 log = logging.getLogger("odometer.api")
@@ -24,6 +24,7 @@ log = logging.getLogger("odometer.api")
 _CACHED_REQUESTS = 2048
 _CACHED_BODY_MAX = 4096
 _PATH = re.compile(r"/v1/datasets/([^/]+)/charges")
+_NEVER_KEPT = [(name.encode(), text.encode()) for name, text in NEVER_KEPT.items()]
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", MEDIA_TYPE.encode())
 
@@ -62,7 +63,7 @@ class ChargeEndpoint:
         self.counts = ChargeCounts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started, kind, headers = perf_counter(), _JSON, []
+        started, kind, headers = perf_counter(), _JSON, _NEVER_KEPT
         try:
             body, replayed = await self._charge(scope, receive)
             status = 200 if replayed else 201
@@ -75,7 +76,7 @@ class ChargeEndpoint:
             fault = internal_error()
             body, status, kind, result = problem_bytes(fault), fault.status, _PROBLEM, outcome_of(fault)
         self.counts.add(result, perf_counter() - started)
-        headers += [kind, (b"content-length", str(len(body)).encode())]
+        headers = [*headers, kind, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.documents import BODY_MAX, invalid, read_json
-from api.auth import Identity
-from api.incoming import bearer, cookie_token, header, read_body
+from api.auth import Identity, allowed
+from api.incoming import bearer, from_another_page, header, read_body, ticket
 from api.operations import Again, Call, Operation
 from api.waiting import COMPUTING, SURVEYING, in_thread
 
@@ -43,10 +43,13 @@ def _work(operation: Operation, request: Request, body: bytes) -> Response:
 
 
 def _identity(operation: Operation, request: Request) -> Identity:
-    token = bearer(header(request.scope["headers"], b"authorization"))
-    if token is None and request.method == "GET":
-        token = cookie_token(request.scope["headers"])
-    who: Identity = request.app.state.ring.require(token, operation.role)
+    state, headers = request.app.state, request.scope["headers"]
+    token = bearer(header(headers, b"authorization"))
+    if token is None and request.method == "GET" and not from_another_page(headers):
+        given = ticket(headers, https=state.settings.https or request.url.scheme == "https")
+        if given is not None:
+            return allowed(state.sign_ins.identify(given), operation.role)
+    who: Identity = state.ring.require(token, operation.role)
     return who
 
 

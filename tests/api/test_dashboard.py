@@ -10,10 +10,14 @@ import pytest
 from fastapi import FastAPI
 
 from accountant.errors import StoreUnavailable
-from api.dashboard import COOKIE, assets, render, router
+from api.dashboard import assets, render, router
 from api.dashboard.pages import WRONG_KEY
+from api.incoming import COOKIE, SECURE_COOKIE
 
 TOKEN = "po_right"
+TICKET = "k_1.0.right"
+HERE = {"origin": "http://127.0.0.1"}
+"""What a browser says of a form that a page of the service sent."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +46,47 @@ class Browser:
     def get(self, path: str, **more: Any) -> httpx.Response:
         return self.request("GET", path, **more)
 
-    def post(self, path: str, **more: Any) -> httpx.Response:
-        return self.request("POST", path, **more)
+    def post(self, path: str, headers: dict[str, str] = HERE, **more: Any) -> httpx.Response:
+        return self.request("POST", path, headers=headers, **more)
 
 
-def _identify(token: str) -> Somebody | None:
-    if token == "po_store_is_away":
-        raise StoreUnavailable("The ledger did not answer.")
-    return Somebody() if token == TOKEN else None
+class FakeDoors:
+    """One key and one ticket; `away` is the word for a store that does not answer."""
+
+    def __init__(self) -> None:
+        self.closed: list[str] = []
+
+    def open(self, token: str) -> str | None:
+        if token == "po_away":
+            raise StoreUnavailable("The ledger did not answer.")
+        return TICKET if token == TOKEN else None
+
+    def identify(self, ticket: str) -> Somebody | None:
+        if ticket == "away":
+            raise StoreUnavailable("The ledger did not answer.")
+        return Somebody() if ticket == TICKET and ticket not in self.closed else None
+
+    def close(self, ticket: str) -> None:
+        if ticket == "away":
+            raise StoreUnavailable("The ledger did not answer.")
+        self.closed.append(ticket)
 
 
 @pytest.fixture
 def browser() -> Browser:
+    return Browser(_app())
+
+
+def _app(**more: Any) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None)
-    app.include_router(router(_identify))
-    return Browser(app)
+    doors = FakeDoors()
+    app.include_router(router(lambda: doors, **more))
+    return app
 
 
 @pytest.fixture
 def signed_in(browser: Browser) -> Browser:
-    browser.cookies[COOKIE] = TOKEN
+    browser.cookies[COOKIE] = TICKET
     return browser
 
 
@@ -78,23 +103,45 @@ def test_a_page_sends_a_stranger_to_sign_in(browser: Browser, path: str, to: str
     assert (reply.status_code, reply.headers["location"]) == (303, to)
 
 
-def test_a_revoked_cookie_is_a_stranger(browser: Browser) -> None:
-    browser.cookies[COOKIE] = "po_revoked"
+@pytest.mark.parametrize("ticket", ["ended", TOKEN, "x" * 8000, "", "é"])
+def test_another_cookie_is_a_stranger(browser: Browser, ticket: str) -> None:
+    """The API key itself is none: a browser that an earlier version gave it to signs in again."""
+    browser.cookies[COOKIE] = ticket.encode().decode("latin-1") if ticket.isascii() else "%C3%A9"
     assert browser.get("/").headers["location"] == "/sign-in"
 
 
 def test_the_right_key_sets_a_cookie_no_script_and_no_other_site_can_use(browser: Browser) -> None:
+    """And which is not the key: pages on other ports of the same host are sent it too."""
     reply = browser.post("/sign-in", data={"key": f" {TOKEN}\n", "next": "/datasets/a"})
     assert (reply.status_code, reply.headers["location"]) == (303, "/datasets/a")
     cookie = reply.headers["set-cookie"]
-    assert cookie.startswith(f"{COOKIE}={TOKEN};")
+    assert cookie.startswith(f"{COOKIE}={TICKET};")
+    assert TOKEN not in str(reply.headers)
     flags = {flag.strip().lower() for flag in cookie.split(";")[1:]}
     assert flags == {"httponly", "samesite=strict", "path=/"}
 
 
-def test_the_cookie_is_secure_over_https(browser: Browser) -> None:
-    reply = browser.post("https://127.0.0.1/sign-in", data={"key": TOKEN})
-    assert "secure" in reply.headers["set-cookie"].lower()
+SECURE = (
+    ("https://127.0.0.1/sign-in", "https://127.0.0.1", False),  # the proxy said so, and was believed
+    ("/sign-in", "https://127.0.0.1", False),  # the browser says so
+    ("/sign-in", "https://127.0.0.1", True),  # the setting says so
+)
+
+
+@pytest.mark.parametrize(("path", "origin", "https"), SECURE)
+def test_over_https_the_cookie_is_one_that_nothing_else_can_set(path: str, origin: str, https: bool) -> None:
+    reply = Browser(_app(https=https)).post(path, data={"key": TOKEN}, headers={"origin": origin})
+    cookie = reply.headers["set-cookie"]
+    assert cookie.startswith(f"__Host-odometer_session={TICKET};")
+    flags = {flag.strip().lower() for flag in cookie.split(";")[1:]}
+    assert flags == {"httponly", "samesite=strict", "path=/", "secure"}
+
+
+@pytest.mark.parametrize(("name", "status"), [(COOKIE, 303), (SECURE_COOKIE, 200)])
+def test_where_https_is_known_a_plain_cookie_is_not_ours(name: str, status: int) -> None:
+    browser = Browser(_app(https=True))
+    browser.cookies[name] = TICKET
+    assert browser.get("/").status_code == status
 
 
 @pytest.mark.parametrize("key", ["po_wrong", "", "po_right; Path=/x", "é", "x" * 300, "\r\nset-cookie: a=b"])
@@ -106,10 +153,56 @@ def test_every_wrong_key_gets_the_same_words_and_no_cookie(browser: Browser, key
     assert reply.text == browser.post("/sign-in", data={"key": "po_other"}).text
 
 
-def test_another_site_cannot_sign_a_person_in(browser: Browser) -> None:
-    reply = browser.post("/sign-in", data={"key": TOKEN}, headers={"sec-fetch-site": "cross-site"})
-    assert reply.status_code == 401
-    assert "set-cookie" not in reply.headers
+OTHERS = (
+    {},
+    {"origin": "null"},
+    {"origin": ""},
+    {"origin": "http://evil.example"},
+    {"origin": "http://127.0.0.1.evil.example"},
+    {"origin": "http://127.0.0.1:8000"},
+    {"origin": "https://127.0.0.1:8000"},
+    {"origin": "http://[::1"},
+    {"origin": "file://127.0.0.1"},
+    {"origin": "127.0.0.1"},
+    {"origin": "http://127.0.0.1@evil.example"},
+    {"sec-fetch-site": "none"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "same-site", **HERE},
+    {"sec-fetch-site": "cross-site", **HERE},
+    {"sec-fetch-site": "same-origin", "origin": "http://evil.example"},
+    {"sec-fetch-site": "same-origin", "origin": "null"},
+)
+
+
+@pytest.mark.parametrize("headers", OTHERS, ids=str)
+def test_no_other_page_signs_a_person_in_or_out(signed_in: Browser, headers: dict[str, str]) -> None:
+    """Nor one on another port of the same host; and what says nothing of where it comes from is not taken."""
+    for path in ("/sign-in", "/sign-out"):
+        reply = signed_in.post(path, data={"key": TOKEN}, headers=headers)
+        assert reply.status_code == 403
+        assert "set-cookie" not in reply.headers
+    assert signed_in.get("/").status_code == 200
+
+
+OWN = (
+    ("http://127.0.0.1", HERE),
+    ("http://127.0.0.1", {"origin": "http://127.0.0.1:80"}),
+    ("http://127.0.0.1", {"sec-fetch-site": "same-origin"}),
+    ("http://127.0.0.1", {"sec-fetch-site": "same-origin", **HERE}),
+    ("http://127.0.0.1:8790", {"origin": "http://127.0.0.1:8790"}),
+    ("http://[::1]:8790", {"origin": "http://[::1]:8790"}),
+    ("https://Odometer.example", {"origin": "https://odometer.example"}),
+)
+
+
+@pytest.mark.parametrize(("base", "headers"), OWN)
+def test_a_page_of_the_service_signs_in(browser: Browser, base: str, headers: dict[str, str]) -> None:
+    assert browser.post(f"{base}/sign-in", data={"key": TOKEN}, headers=headers).status_code == 303
+
+
+def test_where_https_is_known_a_page_over_plain_http_is_another_site() -> None:
+    assert Browser(_app(https=True)).post("/sign-in", data={"key": TOKEN}).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -127,14 +220,55 @@ def test_sign_in_redirects_to_pages_of_the_dashboard_only(browser: Browser, targ
     assert browser.post("/sign-in", data={"key": TOKEN, "next": target}).headers["location"] == "/"
 
 
-def test_an_oversized_form_is_refused(browser: Browser) -> None:
-    assert browser.post("/sign-in", data={"key": "x" * 5000}).status_code == 413
+FORM = {"content-type": "application/x-www-form-urlencoded", **HERE}
+FORMS: dict[str, tuple[int, dict[str, Any]]] = {
+    "large": (413, {"data": {"key": "x" * 5000}}),
+    "nine fields": (400, {"content": "&".join(f"a{n}=1" for n in range(9)), "headers": FORM}),
+    "a thousand fields": (400, {"content": "a&" * 1000, "headers": FORM}),
+    "no UTF-8": (400, {"content": b"key=\xff", "headers": FORM}),
+    "no UTF-8, escaped": (400, {"content": b"key=%ff", "headers": FORM}),
+    "several parts": (400, {"files": {"key": "po_right"}}),
+    "JSON": (400, {"json": {"key": TOKEN}}),
+    "no type": (400, {"content": f"key={TOKEN}"}),
+    "nothing": (401, {"content": "", "headers": FORM}),
+    "eight fields": (303, {"content": f"a&b&c&d&e&f&g&key={TOKEN}", "headers": FORM}),
+}
 
 
-def test_sign_out_forgets_the_key(signed_in: Browser) -> None:
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_that_is_not_ours_is_a_page_that_says_so(browser: Browser, name: str) -> None:
+    status, more = FORMS[name]
+    reply = browser.post("/sign-in", **more)
+    assert reply.status_code == status
+    assert reply.headers["cache-control"] == "no-store"
+    assert ("set-cookie" in reply.headers) == (status == 303)
+
+
+def test_sign_out_ends_the_sign_in_and_not_only_the_cookie(signed_in: Browser) -> None:
     reply = signed_in.post("/sign-out")
     assert (reply.status_code, reply.headers["location"]) == (303, "/sign-in")
     assert f'{COOKIE}="";' in reply.headers["set-cookie"]
+    assert "Max-Age=0" in reply.headers["set-cookie"]
+    assert signed_in.get("/").status_code == 303  # the browser here kept the cookie
+
+
+def test_sign_out_while_the_store_is_away_forgets_the_cookie_and_says_so(browser: Browser) -> None:
+    browser.cookies[COOKIE] = "away"
+    reply = browser.post("/sign-out")
+    assert reply.status_code == 503
+    assert "Max-Age=0" in reply.headers["set-cookie"]
+
+
+def test_a_second_sign_in_ends_the_first(signed_in: Browser) -> None:
+    assert signed_in.post("/sign-in", data={"key": TOKEN}).status_code == 303
+    assert signed_in.get("/").status_code == 303
+
+
+def test_the_key_that_an_earlier_version_kept_is_forgotten(browser: Browser) -> None:
+    browser.cookies["odometer_key"] = TOKEN
+    assert browser.get("/").status_code == 303
+    reply = browser.get("/sign-in")
+    assert reply.headers["set-cookie"].startswith('odometer_key="";')
     assert "Max-Age=0" in reply.headers["set-cookie"]
 
 
@@ -164,11 +298,11 @@ def test_a_name_that_is_no_slug_is_a_page_that_says_so(signed_in: Browser) -> No
 
 
 def test_an_unreadable_store_is_a_503_page_and_no_redirect(browser: Browser) -> None:
-    browser.cookies[COOKIE] = "po_store_is_away"
+    browser.cookies[COOKIE] = "away"
     reply = browser.get("/")
     assert reply.status_code == 503
     assert "The ledger did not answer." in reply.text
-    assert browser.post("/sign-in", data={"key": "po_store_is_away"}).status_code == 503
+    assert browser.post("/sign-in", data={"key": "po_away"}).status_code == 503
 
 
 @pytest.mark.parametrize("path", ["/", "/datasets/patients", "/sign-in", "/docs"])

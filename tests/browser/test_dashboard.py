@@ -238,7 +238,8 @@ def test_no_bound_is_said_in_words(visitor, admin: Client) -> None:
 def test_everything_is_reached_by_keyboard(visitor) -> None:
     page = visitor.page
     visitor.open("/")
-    page.keyboard.insert_text(visitor.key)  # the field has the focus from the start
+    expect(page.get_by_label("API key")).to_be_focused()  # from the start
+    page.keyboard.insert_text(visitor.key)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="patients-2026")).to_be_visible()
     for _ in range(20):

@@ -17,6 +17,7 @@ from accountant.documents import BODY_MAX
 from accountant.errors import BodyTooLarge, registry
 from accountant.stores import Head
 from api.auth import Role
+from api.incoming import COOKIE
 from api.operations import OPERATIONS, Operation
 
 SESSION = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
@@ -157,6 +158,7 @@ def _session(service: Live, dataset: str, key: str | None) -> str:
 def is_problem(reply: httpx.Response, code: str) -> dict[str, Any]:
     """The reply's body, checked to be an RFC 9457 problem of that code."""
     assert reply.headers["content-type"] == "application/problem+json"
+    assert_kept_by_nobody(reply)
     problem: dict[str, Any] = reply.json()
     kind = registry()[code]
     assert (problem["type"], problem["status"]) == (f"/problems/{code}", reply.status_code), problem
@@ -216,20 +218,33 @@ def test_a_revoked_key_is_401_at_once(service: Live, operation: Operation) -> No
     is_problem(send(service, operation, made["token"]), "unauthenticated")
 
 
+def assert_kept_by_nobody(reply: httpx.Response) -> None:
+    """No cache keeps it, and no browser takes it for another type; said once each."""
+    assert reply.headers.get_list("cache-control") == ["no-store"]
+    assert reply.headers.get_list("x-content-type-options") == ["nosniff"]
+
+
 @every
 @pytest.mark.parametrize("role", list(Role))
 def test_a_role_may_what_it_covers_and_nothing_else(service: Live, operation: Operation, role: Role) -> None:
     reply = send(service, operation, role.value)
     if role.covers(operation.role):
         assert reply.status_code == operation.status, reply.text
+        assert_kept_by_nobody(reply)
     else:
         assert is_problem(reply, "forbidden")["role"] == operation.role.value
+
+
+def signed_in(service: Live) -> str:
+    """What a browser keeps of a sign-in with the admin's key."""
+    ticket: str = service.app.state.sign_ins.open(service.admin)
+    return ticket
 
 
 @every
 def test_the_cookie_opens_what_is_read_and_nothing_else(service: Live, operation: Operation) -> None:
     """A page of another site can make a browser send a cookie: it must not be able to charge with it."""
-    reply = send(service, operation, None, headers={"Cookie": f"a=b; odometer_key={service.admin}"})
+    reply = send(service, operation, None, headers={"Cookie": f"a=b; {COOKIE}={signed_in(service)}"})
     if operation.method == "GET":
         assert reply.status_code == 200
     else:
@@ -238,7 +253,7 @@ def test_the_cookie_opens_what_is_read_and_nothing_else(service: Live, operation
 
 @every
 def test_a_wrong_bearer_is_not_saved_by_a_right_cookie(service: Live, operation: Operation) -> None:
-    headers = {"Cookie": f"odometer_key={service.admin}"}
+    headers = {"Cookie": f"{COOKIE}={signed_in(service)}"}
     is_problem(send(service, operation, "po_unknown", headers=headers), "unauthenticated")
 
 
