@@ -53,6 +53,7 @@ def charge(
     prepared = command.prepared
     if known is not None:
         return _replay(state, command, known, settled)
+    prepared.check_valid()
     if state.closed:
         raise DatasetClosed(f"dataset {state.dataset.name} is closed: it takes no more charges")
     check_step(state, prepared.session, command.by or command.principal)

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from accountant.budgets import Budget, Charge
-from accountant.documents import invalid
+from accountant.documents import understood
 from accountant.entries import canonical
+from accountant.errors import InvalidRequest
 from accountant.forms import CreateDataset, Group, ManyCharges, ManyHolds, OneCharge, OneHold
 from accountant.grid import CURRENT_GRID, Grid
 from accountant.loss import Loss, total
@@ -29,14 +30,12 @@ _MANY_HOLDS: TypeAdapter[ManyHolds] = TypeAdapter(ManyHolds)
 def prepare(body: bytes, decoded: Any, *, hold: bool = False) -> "Prepared":
     """A charge request from its JSON bytes, which are also given decoded; with `hold` that of a hold.
 
-    Raises InvalidRequest whose fields are those of the form that was meant (one, or a list).
+    Raises InvalidRequest whose fields are those of the form that was meant (one, or a list). What only a rule
+    of today refuses is prepared nevertheless, and `refused`: an old charge may be asked for again.
     """
     many = isinstance(decoded, Mapping) and "charges" in decoded
     form: TypeAdapter[Any] = (_MANY_HOLDS if many else _ONE_HOLD) if hold else (_MANY if many else _ONE)
-    try:
-        request = form.validate_json(body)
-    except ValidationError as error:
-        invalid(error, decoded, form)
+    request, refused = understood(form, body, decoded)
     group = request.group
     charges = request.items
     if group is not None:
@@ -49,6 +48,7 @@ def prepare(body: bytes, decoded: Any, *, hold: bool = False) -> "Prepared":
         units=request.units,
         on_behalf=request.principal,
         expires_in_s=request.expires_in_s if hold else None,
+        refused=refused,
     )
 
 
@@ -68,6 +68,8 @@ class Prepared:
     """Of a hold."""
     session: Opening | Answer | None = None
     """What it does of a session."""
+    refused: InvalidRequest | None = field(default=None, compare=False)
+    """Why it is not taken unless it was before: a rule that is younger than the ledger's charges."""
     _touched: dict[tuple[str, str | None], Touched] = field(default_factory=dict, compare=False, repr=False)
 
     @once
@@ -131,6 +133,11 @@ class Prepared:
             self._touched[principal, team] = known
         return known
 
+    def check_valid(self) -> None:
+        """Raise InvalidRequest for what is not taken any more. After the look-up of the idempotency key."""
+        if self.refused is not None:  # a new one each time: the request is kept, and asked for again
+            raise InvalidRequest(self.refused.detail, **self.refused.fields)
+
     def warm(self) -> Self:
         """Compute what a decision needs, so that the teller never does."""
         _ = self.loss, self.kinds, self.command, self.losses_json, self.adjacencies
@@ -188,6 +195,8 @@ class SettleCommand:
     """What the hash of that entry starts with."""
     sanitised: Mapping[str, Any] | None = None
     """The figure that it is settled at, as the ledger holds it; the losses are lowered to it."""
+    refused: InvalidRequest | None = None
+    """Why it is not taken unless it was before."""
 
     @property
     def ledger_key(self) -> str:
@@ -238,6 +247,8 @@ class DeriveCommand:
     key: str
     by: str | None = None
     """Who asked on the principal's behalf."""
+    refused: InvalidRequest | None = None
+    """Why it is not taken unless it was before."""
 
     @property
     def document(self) -> dict[str, Any]:

@@ -23,6 +23,8 @@ def derive(
     """
     if known is not None:
         return _again(state, command, known)
+    if command.refused is not None:
+        raise command.refused
     depth = 1 + depth_of(state, command.parent, parent)
     if depth > DEPTH_MAX:
         raise InvalidRequest.of(

@@ -1,14 +1,16 @@
 """Reading JSON from outside: well formed first, valid second, with errors that name the field."""
 
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
-from accountant.mechanisms.base import ONE_LINE
+from accountant.mechanisms.base import ONE_LINE, STORED
 from accountant.nearest import fields_at, instead
 from accountant.percent import as_share
 
@@ -56,6 +58,7 @@ def read_json(body: bytes) -> Any:
     """The document in `body`. Raises MalformedBody for anything but one strict JSON document.
 
     Refused: wrong syntax or encoding, NaN and infinities, a key twice in one object, deep nesting.
+    A number that is not the one that was written is kept as a `Misread`: see `misread`.
     Raises BodyTooLarge, before anything is parsed, above BODY_MAX bytes.
     """
     if len(body) > BODY_MAX:
@@ -64,7 +67,13 @@ def read_json(body: bytes) -> Any:
         raise MalformedBody("the body is empty: send a JSON object, {} where there is nothing to say")
     try:
         text = body.decode("utf-8")
-        document = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        document = json.loads(
+            text,
+            object_pairs_hook=_no_duplicates,
+            parse_constant=_no_constant,
+            parse_float=number_of,
+            parse_int=_whole_number_of,
+        )
     except UnicodeDecodeError as error:
         raise MalformedBody(f"the body is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except RecursionError as error:
@@ -81,12 +90,112 @@ def validated(kind: type[T] | TypeAdapter[T], body: bytes | Mapping[str, Any]) -
 
     Raises MalformedBody, BodyTooLarge or InvalidRequest.
     """
-    document = read_json(body) if isinstance(body, bytes) else body
+    found, refused = understood(kind, body)
+    if refused is not None:
+        raise refused
+    return found
+
+
+def understood(
+    kind: type[T] | TypeAdapter[T], body: bytes | Mapping[str, Any], document: Any = None
+) -> tuple[T, InvalidRequest | None]:
+    """`body` as a `kind`, and why it is refused if it is new: None for what is valid today.
+
+    A rule of validity that came later than the kind it is about is skipped where the context is STORED: what
+    was taken once can then be read again, and a retry of it is found by its idempotency key. Whoever calls
+    this raises the second part unless the key is known. `document`: the body as `read_json` reads it.
+    Raises MalformedBody, BodyTooLarge, or InvalidRequest for what was never valid.
+    """
+    if document is None:
+        document = read_json(body) if isinstance(body, bytes) else body
+    raw = body if isinstance(body, bytes) else dumps(body)
     adapter: TypeAdapter[T] = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)
     try:
-        return adapter.validate_json(body if isinstance(body, bytes) else dumps(body))
+        return adapter.validate_json(raw), misread(document)
     except ValidationError as error:
-        invalid(error, document, kind)
+        refused = refusal(error, document, kind)
+    try:
+        return adapter.validate_json(raw, context=STORED), refused
+    except ValidationError:
+        raise refused from None
+
+
+class Misread(float):
+    """A number whose shortest decimal is not the number that was written: it has no such float."""
+
+    text: str
+
+
+def number_of(text: str) -> float:
+    """The float of a decimal number; a `Misread` where another number was written.
+
+    A number means its shortest decimal (SOUNDNESS section 7): what lies between two floats, or between 0 and
+    the least one, would be taken for something else than was asked. Raises ValueError for what is no number.
+    """
+    value = float(text)
+    if repr(value) == text or not math.isfinite(value):
+        return value
+    try:
+        same = Decimal(text) == Decimal(repr(value))
+    except InvalidOperation:  # an exponent of twenty digits
+        same = value == 0 and not re.search("[1-9]", re.split("[eE]", text)[0])
+    if same:
+        return value
+    wrong = Misread(value)
+    wrong.text = text
+    return wrong
+
+
+def _whole_number_of(text: str) -> int | float:
+    """As `number_of`, of a number without a point: up to 2^53 each is a float of its own."""
+    number = int(text)
+    if abs(number) <= 2**53:
+        return number
+    as_float = number_of(text)
+    return as_float if isinstance(as_float, Misread) else number
+
+
+def why_misread(number: Misread) -> str:
+    """What to say of it, and what works."""
+    near = float(number)
+    below = near if Decimal(repr(near)) < _written(number) else math.nextafter(near, -math.inf)
+    above = math.nextafter(below, math.inf)
+    text = number.text if len(number.text) <= _SHOWN else f"{number.text[:_SHOWN]}…"
+    return (
+        f"a 64-bit float cannot hold {text}, which would be taken for {near!r}: "
+        f"write {below!r} or {above!r}, the nearest that it can"
+    )
+
+
+def _written(number: Misread) -> Decimal:
+    """What was written, or a number on the same side of the float."""
+    try:
+        return Decimal(number.text)
+    except InvalidOperation:  # not zero, and nearer to it than any float
+        return Decimal("-1e-400" if number.text.startswith("-") else "1e-400")
+
+
+def misread(document: Any) -> InvalidRequest | None:
+    """Why a document's numbers are not what was written, None where they are."""
+    found = list(_misread(document, ()))[:_ERRORS_SHOWN]
+    if not found:
+        return None
+    errors = [
+        {"field": ".".join(map(str, place)) or "body", "message": why_misread(number)}
+        for place, number in found
+    ]
+    return InvalidRequest(f"{errors[0]['field']}: {errors[0]['message']}", errors=errors)
+
+
+def _misread(document: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Misread]]:
+    if isinstance(document, Misread):
+        yield place, document
+    elif isinstance(document, Mapping):
+        for name, item in document.items():
+            yield from _misread(item, (*place, name))
+    elif isinstance(document, list | tuple):
+        for index, item in enumerate(document):
+            yield from _misread(item, (*place, index))
 
 
 def dumps(document: Any) -> bytes:
@@ -98,7 +207,12 @@ def dumps(document: Any) -> bytes:
 
 
 def invalid(error: ValidationError, document: Any, kind: Any) -> NoReturn:
-    """Raise InvalidRequest that lists each wrong field of `document`: where it is and what would be right.
+    """Raise the InvalidRequest that `refusal` makes."""
+    raise refusal(error, document, kind) from error
+
+
+def refusal(error: ValidationError, document: Any, kind: Any) -> InvalidRequest:
+    """Lists each wrong field of `document`: where it is and what would be right.
 
     kind: the type that it should have been of, whose names are told when one is wrong.
     """
@@ -111,7 +225,7 @@ def invalid(error: ValidationError, document: Any, kind: Any) -> NoReturn:
     shown = found[:_ERRORS_SHOWN]
     first = shown[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    raise InvalidRequest(f"{first['field']}: {first['message']}{more}", errors=shown) from error
+    return InvalidRequest(f"{first['field']}: {first['message']}{more}", errors=shown)
 
 
 def _message(fault: Any, kind: Any) -> str:

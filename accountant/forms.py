@@ -154,7 +154,8 @@ class OneCharge(Asked):
 
     @property
     def items(self) -> tuple[Charge, ...]:
-        return (Charge(mechanism=self.mechanism, count=self.count),)
+        # Both are valid already, by the rules of the time at which they were taken.
+        return (Charge.model_construct(mechanism=self.mechanism, count=self.count),)
 
 
 class ManyCharges(Asked):

@@ -9,12 +9,12 @@ from accountant import forms
 from accountant.answering import check_kept, check_owner, check_run, session_of
 from accountant.budgets import Charge
 from accountant.commands import Caller, ChargeCommand, EndCommand, Prepared, end_key
-from accountant.documents import validated
+from accountant.documents import understood
 from accountant.entries import content, entry_id
 from accountant.errors import KeyReused, UnknownSession
 from accountant.forms import Group, SessionAnswer
 from accountant.ledger import State
-from accountant.mechanisms.base import frozen, thawed
+from accountant.mechanisms.base import STORED, frozen, thawed
 from accountant.open_sessions import Answer, Opening, OpenSession
 from accountant.requests import Body, idempotency_key, session_number
 from accountant.sessions import ANY_SESSION, Session
@@ -26,7 +26,7 @@ def prepared_opening(body: Body | Mapping[str, Any]) -> Prepared:
 
     Raises MalformedBody, InvalidRequest or BodyTooLarge.
     """
-    request = validated(forms.OpenSession, body)
+    request, refused = understood(forms.OpenSession, body)
     return Prepared(
         request.items,
         request.adjacency,
@@ -35,6 +35,7 @@ def prepared_opening(body: Body | Mapping[str, Any]) -> Prepared:
         units=request.units,
         on_behalf=request.principal,
         session=Opening(frozen(request.session.document())),
+        refused=refused,
     ).warm()
 
 
@@ -84,7 +85,8 @@ class Known:
             raise UnknownSession(
                 f"dataset {name} has no session {entry_id(number, mark)}: that entry opens none"
             )
-        return cls(name, number, mark, rows[0].hash, entry, ANY_SESSION.validate_python(thawed(document)))
+        kind = ANY_SESSION.validate_python(thawed(document), context=STORED)
+        return cls(name, number, mark, rows[0].hash, entry, kind)
 
     @property
     def id(self) -> str:

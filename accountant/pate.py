@@ -210,9 +210,28 @@ def sanitise(votes: npt.ArrayLike, noise: Noise, scale: float, teachers: int, pl
         total, smooth = total_and_sensitivity(counts, noise, scale, teachers, order, plan.beta)
         up = plan.noise * (random.gauss(0.0, 1.0) + plan._quantile)
         told.append(math.ceil(max(total + smooth * up, 0.0) / STEP + _SLACK) * STEP)
-    # A divergence never decreases in its order: the bound at a higher one is one at this.
-    epsilons = np.minimum.accumulate(told[::-1])[::-1]
-    return Sanitised(plan.orders, tuple(round(float(e), 9) for e in epsilons), plan.failure_probability)
+    # What is told of one order is told of the others too: a divergence never decreases, and (order - 1) times
+    # it is convex. A curve that is not so would be refused.
+    return Sanitised(plan.orders, _convex_below(plan.orders, told), plan.failure_probability)
+
+
+def _convex_below(orders: Sequence[float], told: Sequence[float]) -> tuple[float, ...]:
+    """The largest bounds not above those told for which (order - 1) times them is convex, and 0 at order 1.
+
+    What is convex and below the told ones is below these. Rounded up.
+    """
+    corners = [(0.0, 0.0)]
+    for step, moment in ((order - 1, (order - 1) * bound) for order, bound in zip(orders, told, strict=True)):
+        while len(corners) > 1:
+            (x, f), (y, g) = corners[-2:]
+            if (g - f) * (step - y) <= (moment - g) * (y - x):
+                break
+            corners.pop()
+        corners.append((step, moment))
+    steps = np.array(orders) - 1
+    moments = np.interp(steps, *zip(*corners, strict=True))
+    bounds = np.minimum(moments / steps * (1 + _SLACK), np.minimum.accumulate(told[::-1])[::-1])
+    return tuple(float(bound) for bound in np.maximum.accumulate(bounds))
 
 
 def total_and_sensitivity(

@@ -15,7 +15,7 @@ from accountant.grid import GRIDS, Grid
 from accountant.ledger import CHECKPOINT_EVERY, State, apply, apply_charge, entry_losses, touched_by
 from accountant.limits import Situation, refusing
 from accountant.loss import Loss
-from accountant.mechanisms.base import frozen, thawed
+from accountant.mechanisms.base import STORED, frozen, thawed
 from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_of, shard_parent
 from accountant.sessions import ANY_SESSION
@@ -226,7 +226,7 @@ class Recount:
         found = None if "open" in step else state.sessions.get(step["id"])
         if found is None and "open" not in step:
             return  # said when it is applied
-        kind = ANY_SESSION.validate_python(thawed(found.session if found else step["open"]))
+        kind = ANY_SESSION.validate_python(thawed(found.session if found else step["open"]), context=STORED)
         owed = [{"mechanism": one.mechanism.document(), "count": one.count} for one in kind.owed(step)]
         if entry["command"]["charges"] != frozen(owed):
             self._fault(f"charges other things than a session of kind {kind.kind} owes", at)
@@ -241,7 +241,7 @@ class Recount:
         found = self.state.sessions.get(number) if self.state else None
         if found is None:
             return  # said when it is applied
-        kind = ANY_SESSION.validate_python(thawed(found.session))
+        kind = ANY_SESSION.validate_python(thawed(found.session), context=STORED)
         above, called = found.above, entry_id(number, found.mark)
         if "run" in entry:
             above += 1

@@ -7,7 +7,7 @@ from typing import Any, Final
 from accountant.errors import InvalidRequest
 from accountant.grid import Grid
 from accountant.loss import Loss
-from accountant.mechanisms.base import thawed
+from accountant.mechanisms.base import STORED, thawed
 from accountant.mechanisms.stated import RenyiCurve
 
 SETTLED_AT_A_FIGURE: Final = ("pate_lnmax", "pate_gnmax")
@@ -65,9 +65,14 @@ def at_figure(grid: Grid, losses: Sequence[Loss], sanitised: Document) -> tuple[
     Pure part, ρ and μ² stay: a Rényi curve bounds none of them.
     """
     return tuple(
-        loss if curve is None else RenyiCurve.model_validate(thawed(curve)).curve(grid).times(1).at_most(loss)
+        loss if curve is None else _stored(curve).curve(grid).times(1).at_most(loss)
         for loss, curve in zip(losses, sanitised["curves"], strict=True)
     )
+
+
+def _stored(curve: Document) -> RenyiCurve:
+    """A figure as a ledger holds it: what is taken today was looked at where it came in."""
+    return RenyiCurve.model_validate(thawed(curve), context=STORED)
 
 
 def _covers(item: Document) -> bool:

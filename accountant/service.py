@@ -26,7 +26,7 @@ from accountant.convert import convert
 from accountant.decide import frozen_error
 from accountant.decisions import Admitted, Refused, Replayed
 from accountant.desk import READS_MAX, Desk
-from accountant.documents import validated
+from accountant.documents import understood, validated
 from accountant.dp_events import convert_event
 from accountant.entries import MARK, hold_id
 from accountant.errors import (
@@ -272,6 +272,7 @@ class Accountant(Desk):
         """Would it fit, what would be left, what is the most that fits. Changes nothing."""
         self.state(name)
         prepared = self.prepare(name, body)
+        prepared.check_valid()
         stream, command = self.command(name, prepared, "check", called(by))
         state = self._as_charged(name, stream, command)
         if state.frozen is not None:  # a shard alone, whose counts are too low
@@ -303,7 +304,7 @@ class Accountant(Desk):
     ) -> tuple[dict[str, Any], bool]:
         """(what the settlement says, replayed): a hold is charged for what was used of it, once."""
         dataset = self._bound(name) if is_slug(name) else self.state(name).dataset
-        caller, wanted = called(by), validated(Settlement, body)
+        caller, (wanted, refused) = called(by), understood(Settlement, body)
         shard, number, mark = hold_number(name, hold, dataset.shards)
         stream = name if shard is None else shard_stream(name, shard)
         try:
@@ -317,7 +318,9 @@ class Accountant(Desk):
         if sanitised is not None:
             check_sanitised(held, used, sanitised)
             losses = at_figure(dataset.grid, losses, sanitised)
-        command = SettleCommand(number, used, losses, caller.principal, caller.admin, mark, sanitised)
+        command = SettleCommand(
+            number, used, losses, caller.principal, caller.admin, mark, sanitised, refused
+        )
         outcome = self._wait(stream, command)
         if isinstance(outcome, Admitted | Replayed):
             replayed = isinstance(outcome, Replayed)
@@ -446,10 +449,10 @@ class Accountant(Desk):
         """(receipt, replayed): record what was made of a release. Nothing is charged."""
         once, caller = idempotency_key(key), called(by)
         self._looked_at(name)
-        wanted = validated(Derived, body)
+        wanted, refused = understood(Derived, body)
         principal = acting_for(caller, wanted.principal)
         asked_by = None if principal == caller.principal else caller.principal
-        command = DeriveCommand(wanted.parent, wanted.description, principal, once, asked_by)
+        command = DeriveCommand(wanted.parent, wanted.description, principal, once, asked_by, refused)
         outcome = self._wait(name, command)
         if not isinstance(outcome, Admitted | Replayed):
             raise outcome.error if isinstance(outcome, Refused) else outcome

@@ -36,6 +36,8 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
         )
     if known is not None:
         return _again(state, command, known, called)
+    if command.refused is not None:
+        raise command.refused
     if entry["expires"] < time:
         raise HoldExpired(
             f"hold {called} of dataset {name} expired at {entry['expires']}: it is spent for good. "

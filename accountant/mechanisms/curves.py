@@ -1,12 +1,49 @@
 """Curves that several mechanisms have: those of pure ε and of a Gaussian."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Final
 
 from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Amount, Curve
 from accountant.rounding import decimal, round_down
+
+ROUNDED: Final = Fraction(1, 10**5)
+"""So much of itself may a stated divergence be off by: other tools print six digits of a float."""
+
+
+def contradiction(points: Sequence[tuple[float, float]]) -> str | None:
+    """Why no mechanism has these divergences; None where one may.
+
+    points: (order, divergence in nats), orders above 1 and increasing, divergences never decreasing.
+    (α−1)·D_α is the logarithm of a moment: convex in α, and 0 at α = 1 (van Erven, Harremoës 2014, Cor. 2).
+    So three points contradict each other where the slope falls, even with each rounded by `ROUNDED`. And a
+    divergence of 0 at one order says that the two outputs are the same: it is 0 at all (their Thm. 8).
+    """
+    last_order, last = points[-1]
+    zero = next((order for order, epsilon in reversed(points) if epsilon == 0), None)
+    if zero is not None and last > 0:
+        return (
+            f"epsilons: 0 at order {zero:g} and {last!r} at order {last_order:g} contradict each other: a "
+            "Rényi divergence of 0 at one order is 0 at all of them: leave out what was not computed, and "
+            "state no less than the least float for what is too small for one"
+        )
+    exact = [(Fraction(1), Fraction(0))]
+    exact += [(order := decimal(given), (order - 1) * decimal(epsilon)) for given, epsilon in points]
+    for place, ((a, f), (b, g), (c, h)) in enumerate(zip(exact, exact[1:], exact[2:], strict=False)):
+        rise = (g * (1 - ROUNDED) - f * (1 + ROUNDED)) * (c - b)
+        if rise > (h * (1 + ROUNDED) - g * (1 - ROUNDED)) * (b - a):
+            (b_order, low), (c_order, high) = points[place], points[place + 1]
+            least = (g + (c - b) * (g - f) / (b - a)) / (c - 1)
+            before = f", with {points[place - 1][1]!r} at order {points[place - 1][0]:g}," if place else ""
+            return (
+                f"epsilons: {low!r} at order {b_order:g} and {high!r} at order {c_order:g} contradict each "
+                f"other: (α−1)·D_α is convex and 0 at α = 1, so that D at order {c_order:g}{before} is at "
+                f"least {float(least):.6g}. One of the two is wrong, or loose: a curve without it holds too"
+            )
+    return None
 
 
 def pure_curve(epsilon: float, grid: Grid, *, pure: Amount | None = None, delta: Amount = 0) -> Curve:

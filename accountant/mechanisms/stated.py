@@ -4,12 +4,12 @@ import itertools
 import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import ONE_LINE, Mechanism, Number, bounded, not_negative_zero
-from accountant.mechanisms.curves import gaussian_curve, pure_curve
+from accountant.mechanisms.base import ONE_LINE, STORED, Mechanism, Number, bounded, not_negative_zero
+from accountant.mechanisms.curves import contradiction, gaussian_curve, pure_curve
 from accountant.rounding import decimal
 
 MOST = 1e6
@@ -131,28 +131,38 @@ class RenyiCurve(Mechanism):
     orders: Annotated[tuple[Annotated[Number, Field(gt=1, le=1e6)], ...], Field(min_length=1, max_length=512)]
     """Orders α > 1, strictly increasing, at most 512 of them."""
     epsilons: Annotated[tuple[Epsilon, ...], Field(min_length=1, max_length=512)]
-    """D_α of one release at each order, in nats, never decreasing."""
+    """D_α of one release at each order, in nats: never decreasing, (α−1)·D_α convex, and 0 at one order only
+    if 0 at all. A point that is only a loose bound may be left out."""
 
     title: ClassVar[str] = "Rényi curve, as stated"
     purpose: ClassVar[str] = "A release whose Rényi divergences were computed elsewhere."
     formula: ClassVar[str] = (
         "D at the least given order at or above each grid order; above the last: no bound"
     )
-    source: ClassVar[str] = "D_α never decreases in α: van Erven, Harremoës 2014, Thm. 3"
+    source: ClassVar[str] = (
+        "D_α never decreases in α, (1−α)·D_α is concave: van Erven, Harremoës 2014, Thm. 3 and Cor. 2"
+    )
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "renyi_curve", "orders": [2, 4, 8, 16], "epsilons": [0.01, 0.02, 0.04, 0.08]},
     )
 
     @model_validator(mode="after")
-    def _a_curve(self) -> Self:
+    def _a_curve(self, info: ValidationInfo) -> Self:
         if len(self.orders) != len(self.epsilons):
             raise ValueError(
                 f"{len(self.orders)} orders but {len(self.epsilons)} epsilons: give one for each"
             )
         if any(low >= high for low, high in itertools.pairwise(self.orders)):
             raise ValueError("orders must be strictly increasing")
-        if any(low > high for low, high in itertools.pairwise(self.epsilons)):
-            raise ValueError("epsilons must never decrease: a Rényi divergence does not, in its order")
+        points = list(zip(self.orders, self.epsilons, strict=True))
+        for (a, low), (b, high) in itertools.pairwise(points):
+            if low > high:
+                raise ValueError(
+                    f"epsilons must never decrease: {low!r} at order {a:g} and {high!r} at order {b:g} "
+                    "contradict each other"
+                )
+        if info.context is not STORED and (why := contradiction(points)) is not None:
+            raise ValueError(why)
         return self
 
     def curve(self, grid: Grid) -> Curve:

@@ -105,8 +105,12 @@ def documents(kind: str) -> st.SearchStrategy[Document]:
 @st.composite
 def curves(draw: st.DrawFn) -> Document:
     orders = sorted(draw(st.lists(st.floats(1.001, 1e6), min_size=1, max_size=20, unique=True)))
-    steps = draw(st.lists(st.floats(0, 1e3), min_size=len(orders), max_size=len(orders)))
-    return {"kind": "renyi_curve", "orders": orders, "epsilons": [float(x) for x in np.cumsum(steps)]}
+    first = draw(st.one_of(st.just(0.0), st.floats(1e-6, 1e2)))
+    more = draw(st.lists(st.floats(0, 1e2), min_size=len(orders), max_size=len(orders)))
+    slopes = first + np.cumsum(more) * (first > 0)
+    moments = np.cumsum(slopes * np.diff([1.0, *orders]))
+    epsilons = np.minimum(np.maximum.accumulate(moments / (np.array(orders) - 1.0)), 1e6)
+    return {"kind": "renyi_curve", "orders": orders, "epsilons": [float(x) for x in epsilons]}
 
 
 def is_valid(document: Document) -> bool:

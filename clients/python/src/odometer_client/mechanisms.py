@@ -583,7 +583,7 @@ class RenyiCurve(Mechanism):
     A release whose Rényi divergences were computed elsewhere.
 
     Loss of one release: D at the least given order at or above each grid order; above the last: no bound.
-    Source: D_α never decreases in α: van Erven, Harremoës 2014, Thm. 3.
+    Source: D_α never decreases in α, (1−α)·D_α is concave: van Erven, Harremoës 2014, Thm. 3 and Cor. 2.
     """
 
     kind: ClassVar[str] = "renyi_curve"
@@ -591,7 +591,9 @@ class RenyiCurve(Mechanism):
     orders: tuple[float, ...]
     """Orders α > 1, strictly increasing, at most 512 of them."""
     epsilons: tuple[float, ...]
-    """D_α of one release at each order, in nats, never decreasing."""
+    """D_α of one release at each order, in nats: never decreasing, (α−1)·D_α convex, and 0 at one order only
+    if 0 at all. A point that is only a loose bound may be left out.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
