@@ -229,7 +229,8 @@ def _convex_below(orders: Sequence[float], told: Sequence[float]) -> tuple[float
             corners.pop()
         corners.append((step, moment))
     steps = np.array(orders) - 1
-    moments = np.interp(steps, *zip(*corners, strict=True))
+    at, height = np.array(corners).T
+    moments = np.interp(steps, at, height)
     bounds = np.minimum(moments / steps * (1 + _SLACK), np.minimum.accumulate(told[::-1])[::-1])
     return tuple(float(bound) for bound in np.maximum.accumulate(bounds))
 
