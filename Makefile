@@ -7,6 +7,7 @@ PYTEST_ARGS ?=
 
 BIN := .venv/bin
 HOOKS_BIN := .venv-hooks/bin
+NODE := tests/openapi/node_modules
 TORCH := $(shell sed -n "s/^torch==//p" constraints.txt)
 PROJECTS := pyproject.toml clients/python/pyproject.toml constraints.txt
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -14,7 +15,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help serve test test-hooks test-browser test-system check lint format generate docs demo bench clean
+.PHONY: help serve test test-hooks test-browser test-openapi test-system check lint format generate docs demo bench clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -33,6 +34,9 @@ test-browser: .venv/installed-browser ## run the tests that need a real Chromium
 	  echo "There is no Chromium at $$CHROMIUM. On Debian: apt-get install chromium. Elsewhere: set CHROMIUM to its path." >&2; \
 	  exit 1; }
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/browser
+
+test-openapi: .venv/installed-dev $(NODE)/installed ## a linter and a generated client on /openapi.json (needs node and npm)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/openapi
 
 test-system: .venv/installed-dev ## kill the real server fifty times, and watch its system calls (needs strace)
 	@command -v strace >/dev/null || { echo "There is no strace here. On Debian: apt-get install strace" >&2; exit 1; }
@@ -66,7 +70,7 @@ bench: .venv/installed-dev ## every script in bench/, one after the other; fails
 	done; test -z "$$failed" || { echo "missed its goal or failed:$$failed" >&2; exit 1; }
 
 clean: ## remove the environments and caches (never the ledger in data/)
-	rm -rf .venv .venv-hooks .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-hooks $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # A virtual environment at the given place, or a sentence that says what is missing.
 define create-venv
@@ -99,6 +103,11 @@ endef
 .venv/installed-browser: $(PROJECTS) | .venv/bin/python
 	$(BIN)/python $(PIP_INSTALL) -e clients/python -e '.[dev,browser]'
 	@touch .venv/installed .venv/installed-dev $@
+
+$(NODE)/installed: tests/openapi/package.json tests/openapi/package-lock.json
+	@command -v npm >/dev/null || { echo "There is no npm here. On Debian: apt-get install nodejs npm" >&2; exit 1; }
+	cd tests/openapi && npm ci --silent
+	@touch $@
 
 # torch first and alone: asked for by another package it may come as a build for graphics cards, of several GB.
 .venv-hooks/installed: $(PROJECTS) | .venv-hooks/bin/python

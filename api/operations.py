@@ -142,6 +142,15 @@ _ALWAYS = (errors.StoreUnavailable, errors.InternalError)
 
 
 @dataclass(frozen=True)
+class Header:
+    """A header that an operation reads."""
+
+    text: str
+    pattern: str
+    required: bool = True
+
+
+@dataclass(frozen=True)
 class Operation:
     """One route. `run` takes a Call and returns a document (None: no content)."""
 
@@ -155,7 +164,7 @@ class Operation:
     query: type[Document] | None = None
     status: int = 200
     refuses: tuple[type[OdometerError], ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, Header] = field(default_factory=dict)
     computes: bool = False
     """Whether a request may ask for seconds of computing: curves of mechanisms not met before."""
     surveys: bool = False
@@ -261,8 +270,11 @@ _D = "/v1/datasets/{dataset}"
 BUDGET: TypeAdapter[Any] = TypeAdapter(AnyBudget)
 CHARGES: TypeAdapter[Any] = TypeAdapter(OneCharge | ManyCharges)
 HOLDS: TypeAdapter[Any] = TypeAdapter(OneHold | ManyHolds)
+_KEY = r"^[\x21-\x7e]{1,128}$"
 _KEYED = {
-    "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new charge, the same for a retry"
+    "Idempotency-Key": Header(
+        "1 to 128 printable ASCII characters: new for a new charge, the same for a retry", _KEY
+    )
 }
 
 _CHARGING = (
@@ -379,7 +391,7 @@ OPERATIONS: tuple[Operation, ...] = (
         body=BUDGET,
         computes=True,
         refuses=(errors.UnknownBudget, errors.EditConflict, errors.IfMatchRequired, errors.DatasetClosed),
-        headers={"If-Match": "The etag of the budget as you read it"},
+        headers={"If-Match": Header("The etag of the budget as you read it", r'^"v[0-9]+"$')},
     ),
     CHARGE,
     Operation(
@@ -465,8 +477,12 @@ OPERATIONS: tuple[Operation, ...] = (
         body=SessionAnswer,
         refuses=(*_CHARGING, errors.UnknownSession, errors.SessionClosed, errors.SessionMovedOn),
         headers={
-            "Idempotency-Key": "1 to 128 printable ASCII characters: new for a new answer, the same for a "
-            "retry. A free answer, as one below in sparse vector, needs none"
+            "Idempotency-Key": Header(
+                "1 to 128 printable ASCII characters: new for a new answer, the same for a retry. A free "
+                "answer, as one below in sparse vector, needs none",
+                _KEY,
+                required=False,
+            )
         },
     ),
     Operation(

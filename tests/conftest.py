@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-APART = ("browser", "hooks", "system")
+APART = ("browser", "hooks", "openapi", "system")
 """Folders under tests/ that need what a fresh machine lacks. Collected only when they are named."""
 
 

@@ -35,10 +35,24 @@ Whole = Annotated[int, Field(strict=True)]
 """A JSON whole number: no string, no boolean, no fraction."""
 
 
+def _kind_is_told(schema: dict[str, Any]) -> None:
+    """In a schema, `kind` is required: by it alone is known which of several forms a document has.
+
+    In Python it is the class's own, and need not be given.
+    """
+    kind = schema.get("properties", {}).get("kind", {})
+    if "const" in kind:
+        kind.pop("default", None)
+        others = [name for name in schema.get("required", ()) if name != "kind"]
+        schema["required"] = ["kind", *others]
+
+
 class Document(BaseModel):
     """A frozen document that takes no unknown field."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, json_schema_extra=_kind_is_told
+    )
 
     numbers: ClassVar[set[str]] = set()
     """Names of the fields of all documents that hold numbers, one or several."""

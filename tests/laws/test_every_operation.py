@@ -1,6 +1,7 @@
 """What every route promises, whatever it does. A new operation is one more row of `EXAMPLES`."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -395,6 +396,55 @@ def test_what_it_takes_is_described(described: dict[str, Any], operation: Operat
     assert {("query", name) for name in example.query} <= named
     assert {("path", part[1:-1]) for part in operation.path.split("/") if part.startswith("{")} <= named
     assert ("requestBody" in one) == (operation.body is not None)
+    if operation.query is not None:
+        needed = {item["name"] for item in one["parameters"] if item["in"] == "query" and item["required"]}
+        assert needed == {name for name, item in operation.query.model_fields.items() if item.is_required()}
+    assert all("pattern" in item["schema"] for item in one["parameters"] if item["in"] in ("path", "header"))
+
+
+def test_every_kind_is_told_apart_by_its_kind(described: dict[str, Any]) -> None:
+    """In each schema that is one of several, so that exactly one of them fits a document."""
+    schemas = described["components"]["schemas"]
+
+    def unions(part: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(part, dict):
+            if "discriminator" in part:
+                yield part
+            for item in part.values():
+                yield from unions(item)
+        elif isinstance(part, list):
+            for item in part:
+                yield from unions(item)
+
+    found = list(unions(described))
+    assert len(found) >= 3  # mechanisms, budgets, sessions
+    for union in found:
+        kinds = [schemas[member["$ref"].rpartition("/")[2]] for member in union["oneOf"]]
+        assert all("kind" in kind["required"] for kind in kinds)
+        assert len({kind["properties"]["kind"]["const"] for kind in kinds}) == len(kinds)
+
+
+def test_the_patterns_of_keys_and_names_are_those_of_the_service(described: dict[str, Any]) -> None:
+    parameters = [
+        item
+        for path in described["paths"].values()
+        for one in path.values()
+        for item in one["parameters"]
+        if "pattern" in item["schema"]
+    ]
+    fit = {
+        "Idempotency-Key": (["a", "!" * 128, "~"], ["", "a b", "é", "a" * 129, "a\n"]),
+        "If-Match": (['"v1"'], ["v1", "*", ""]),
+        "dataset": (["a", "a" * 64, "0-_"], ["A", "", "-a", "a" * 65]),
+        "hold": (["12.0a1b2c3d", "0007-12.0a1b2c3d"], ["12", "0.0a1b2c3d"]),
+        "session": (["12.0a1b2c3d"], ["0007-12.0a1b2c3d"]),
+    }
+    for name, (good, bad) in fit.items():
+        patterns = {item["schema"]["pattern"] for item in parameters if item["name"] == name}
+        assert len(patterns) == 1
+        pattern = re.compile(patterns.pop().removesuffix("$") + r"\Z")  # in JSON Schema, $ is the very end
+        assert all(pattern.search(text) for text in good)
+        assert not any(pattern.search(text) for text in bad)
 
 
 def test_every_problem_type_can_be_looked_up(service: Live) -> None:
