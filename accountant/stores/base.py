@@ -11,6 +11,8 @@ class Head:
 
     sequence: int
     hash: str
+    marked: bool = field(default=True, compare=False)
+    """Whether its blobs have marks. They have none where an earlier version wrote them, and may be anything."""
 
 
 EMPTY_HEAD = Head(0, "")
@@ -39,12 +41,14 @@ class Write:
     """One stream's append: all of it or nothing, and only if the stream still ends at `expected`.
 
     `blobs` replace the stored blobs of the same name (running totals per scope, folded configuration).
+    `adopts`: the stream has no marks yet, and these are all its blobs, counted again.
     """
 
     stream: str
     expected: Head
     entries: Sequence[NewEntry]
     blobs: dict[str, bytes] = field(default_factory=dict)
+    adopts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,8 @@ class View:
 class Store(Protocol):
     """The verbs. Every method raises `StoreUnavailable` when the answer is not certain.
 
-    Safe to call from several threads.
+    A head or a blob that is gone, older than the last append of it, torn or another's is `LedgerCorrupt`
+    (accountant.stores.marks), but in streams whose head is not `marked`. Safe to call from several threads.
     """
 
     def load(self, stream: str, names: Sequence[str]) -> tuple[Head, dict[str, bytes]]:

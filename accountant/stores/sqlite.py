@@ -10,9 +10,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
+from typing import Any
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 from accountant.stores.base import EMPTY_HEAD, Head, NewEntry, Note, Row, View, Write
+from accountant.stores.marks import ADVICE, checked_head, head_mark, mark_of, sealed, unsealed
 from accountant.stores.sqlite_file import SEQUENCE_BITS, LedgerFile
 
 BUSY_TIMEOUT_S = 5.0
@@ -20,6 +22,7 @@ IDLE_READERS_MAX = 8
 KEYS_PER_QUERY = 256
 
 _HEAD = "SELECT id, sequence, hash FROM streams WHERE name=?"
+_HEAD_MARK = "SELECT CAST(mark AS TEXT) FROM marks WHERE stream=0 AND name=?"
 _NEW_STREAM = "INSERT INTO streams(name, sequence, hash) VALUES (?, ?, ?)"
 _MOVE_HEAD = "UPDATE streams SET sequence=?, hash=? WHERE id=?"
 _NEW_ENTRY = "INSERT INTO entries(id, hash, body) VALUES (?, ?, ?)"
@@ -28,11 +31,19 @@ _PUT_BLOB = """INSERT INTO blobs(stream, name, value) VALUES (?, ?, ?)
     ON CONFLICT (stream, name) DO UPDATE SET value=excluded.value"""
 # CAST: a person's database tool may have put text in the place of bytes; the bytes are the same.
 _BLOB = "SELECT CAST(value AS BLOB) FROM blobs WHERE stream=? AND name=?"
+_MARK = "SELECT CAST(mark AS BLOB) FROM marks WHERE stream=? AND name=?"
+_PUT_MARK = """INSERT INTO marks(stream, name, mark) VALUES (?, ?, ?)
+    ON CONFLICT (stream, name) DO UPDATE SET mark=excluded.mark"""
 _BLOBS = (
     "SELECT name, CAST(value AS BLOB) FROM blobs WHERE stream=? AND name>? AND name>=? ORDER BY name LIMIT ?"
 )
+_MARKS = (
+    "SELECT name, CAST(mark AS BLOB) FROM marks WHERE stream=? AND name>? AND name>=? ORDER BY name LIMIT ?"
+)
 _ENTRIES = "SELECT id, hash, CAST(body AS BLOB) FROM entries WHERE id>? AND id<=? ORDER BY id"
-_STREAMS = "SELECT name FROM streams WHERE name>? ORDER BY name LIMIT ?"
+# Those whose row is gone too: they were lost, and are not to be passed over.
+_STREAMS = """SELECT name FROM streams WHERE name>?1
+    UNION SELECT name FROM marks WHERE stream=0 AND name>?1 ORDER BY name LIMIT ?2"""
 # LEFT JOIN: a key whose entry is gone must be seen as damage, not as a key that is free.
 _FIND = """SELECT keys.key, keys.sequence, entries.hash, CAST(entries.body AS BLOB)
     FROM keys LEFT JOIN entries ON entries.id = (keys.stream << {bits}) + keys.sequence
@@ -73,9 +84,11 @@ class SqliteStore:
             number, head = _head(reader, stream)
             blobs = {}
             for name in names:
-                row = reader.execute(_BLOB, (number, name)).fetchone()
-                if row is not None:
-                    blobs[name] = row[0]
+                stored = _value(reader.execute(_BLOB, (number, name)).fetchone())
+                mark = _value(reader.execute(_MARK, (number, name)).fetchone()) if head.marked else None
+                value = unsealed(stream, name, stored, mark, marked=head.marked)
+                if value is not None:
+                    blobs[name] = value
             return head, blobs
 
     def entries(self, stream: str, after: int, limit: int) -> list[Row]:
@@ -117,10 +130,15 @@ class SqliteStore:
     def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
         found: list[tuple[str, bytes]] = []
         with self._reading() as reader:
-            number, _ = _head(reader, stream)
-            for name, value in reader.execute(_BLOBS, (number, after, prefix, max(limit, 0))):
-                if not name.startswith(prefix):
-                    break  # in order of names those with the prefix stand together
+            number, head = _head(reader, stream)
+            page = (number, after, prefix, max(limit, 0))
+            stored, marks = dict(reader.execute(_BLOBS, page)), dict(reader.execute(_MARKS, page))
+        # Both in order: of a blob or a mark alone, the other one is missing, and not only on another page.
+        for name in sorted({*stored, *(marks if head.marked else ())})[: max(limit, 0)]:
+            if not name.startswith(prefix):
+                break  # in order of names those with the prefix stand together
+            value = unsealed(stream, name, stored.get(name), marks.get(name), marked=head.marked)
+            if value is not None:
                 found.append((name, value))
         return found
 
@@ -227,7 +245,13 @@ class SqliteStore:
 def _head(connection: sqlite3.Connection, stream: str) -> tuple[int, Head]:
     """The stream's number (0, which no stream has, when there is none) and head."""
     row = connection.execute(_HEAD, (stream,)).fetchone()
-    return (row[0], Head(row[1], row[2])) if row else (0, EMPTY_HEAD)
+    number, head = (row[0], Head(row[1], row[2])) if row else (0, EMPTY_HEAD)
+    mark = _value(connection.execute(_HEAD_MARK, (stream,)).fetchone())
+    return number, checked_head(stream, number, head, mark)
+
+
+def _value(row: tuple[Any] | None) -> Any:
+    return None if row is None else row[0]
 
 
 def _append(writer: sqlite3.Connection, write: Write) -> bool:
@@ -235,6 +259,9 @@ def _append(writer: sqlite3.Connection, write: Write) -> bool:
     number, head = _head(writer, write.stream)
     if head != write.expected:
         return False
+    marked = head.marked or write.adopts
+    if write.blobs and not marked:
+        raise LedgerCorrupt(f"The stream {write.stream!r} was not counted again since an earlier version wrote it")
     entries = write.entries
     last = Head(head.sequence + len(entries), entries[-1].hash) if entries else head
     if number == 0:
@@ -243,9 +270,16 @@ def _append(writer: sqlite3.Connection, write: Write) -> bool:
     else:
         writer.execute(_MOVE_HEAD, (last.sequence, last.hash, number))
     _append_entries(writer, number, head.sequence + 1, entries)
-    if write.blobs:
-        writer.executemany(_PUT_BLOB, [(number, name, value) for name, value in write.blobs.items()])
+    if marked:
+        _append_blobs(writer, number, write, last)
     return True
+
+
+def _append_blobs(writer: sqlite3.Connection, number: int, write: Write, last: Head) -> None:
+    stream, blobs = write.stream, write.blobs
+    writer.executemany(_PUT_BLOB, [(number, name, sealed(name, value)) for name, value in blobs.items()])
+    marks = [(number, name, mark_of(stream, name, blobs[name])) for name in blobs if name not in ADVICE]
+    writer.executemany(_PUT_MARK, [*marks, (0, stream, head_mark(number, last))])
 
 
 def _append_entries(writer: sqlite3.Connection, number: int, first: int, entries: Sequence[NewEntry]) -> None:

@@ -11,11 +11,17 @@ from uuid import uuid4
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 
 APPLICATION_ID = 0x506F646F  # "Podo", in the file's header: this is a ledger and no other database
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+WITHOUT_MARKS = 1
+"""The version before: it gets the table of marks when it is opened."""
 
 # An entry's id is stream << 40 | sequence. So one B-tree, without an index beside it, takes an append in a
 # few neighbouring pages and gives a stream's range in one scan. 8 million streams, 10^12 entries in each.
 SEQUENCE_BITS = 40
+# In another B-tree than what it is about: of a blob by stream and name; of the end of a stream with the
+# number 0 in the place of its own, and by its name, so that a row that is gone from `streams` is missed.
+MARKS = """CREATE TABLE marks(stream INTEGER NOT NULL, name TEXT NOT NULL, mark BLOB NOT NULL,
+        PRIMARY KEY (stream, name)) WITHOUT ROWID"""
 SCHEMA = (
     f"""CREATE TABLE streams(
         id INTEGER PRIMARY KEY CHECK (id < {1 << (63 - SEQUENCE_BITS)}), name TEXT NOT NULL UNIQUE,
@@ -25,6 +31,7 @@ SCHEMA = (
         PRIMARY KEY (stream, key)) WITHOUT ROWID""",
     """CREATE TABLE blobs(stream INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL,
         PRIMARY KEY (stream, name)) WITHOUT ROWID""",
+    MARKS,
     "CREATE TABLE notes(name TEXT PRIMARY KEY, salt TEXT NOT NULL, text TEXT NOT NULL) WITHOUT ROWID",
     f"PRAGMA application_id={APPLICATION_ID}",
     f"PRAGMA user_version={SCHEMA_VERSION}",
@@ -155,11 +162,29 @@ class LedgerFile:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID:
             raise StoreUnavailable(f"{self.path} is a SQLite file, but no ledger of Privacy Odometer.")
+        if version == WITHOUT_MARKS:
+            version = self._upgrade(connection)
         if version != SCHEMA_VERSION:
             raise StoreUnavailable(
                 f"{self.path} has format {version}; this version reads format {SCHEMA_VERSION}. "
                 "Use the version of Privacy Odometer that wrote it, or a newer one."
             )
+
+    def _upgrade(self, connection: sqlite3.Connection) -> int:
+        """Add what this version needs; nothing of what is there changes. Returns the version that it is now."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version == WITHOUT_MARKS:  # no other process was faster
+                connection.execute(MARKS)
+                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+                version = SCHEMA_VERSION
+            connection.execute("COMMIT")
+            return int(version)
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
 
     def _create(self) -> None:
         """Make the database under another name, then link it: nobody ever sees half of one."""

@@ -87,7 +87,7 @@ def test_all_keys_of_a_stream_share_a_hash_slot() -> None:
     """In a cluster a script takes the keys of one slot only."""
     for name in AWKWARD:
         keys = StreamKeys.of("po", name)
-        assert len({key_slot(key) for key in (*keys.five(), keys.confirmed)}) == 1
+        assert len({key_slot(key) for key in (*keys.six(), keys.confirmed)}) == 1
 
 
 def test_more_entries_than_one_step_reads_come_whole(store: Store) -> None:

@@ -8,13 +8,14 @@ _NAMELESS = "%"  # an empty hash tag is none; quote() never gives a lone %
 
 @dataclass(frozen=True, slots=True)
 class StreamKeys:
-    """The keys of one stream: five that hold it, and one that is written to wait for replicas."""
+    """The keys of one stream: six that hold it, and one that is written to wait for replicas."""
 
     head: bytes
     entries: bytes
     keys: bytes
     blobs: bytes
     names: bytes
+    marks: bytes
     confirmed: bytes
 
     @classmethod
@@ -27,12 +28,13 @@ class StreamKeys:
             base + b"keys",
             base + b"blobs",
             base + b"names",
+            base + b"marks",
             base + b"confirmed",
         )
 
-    def five(self) -> tuple[bytes, ...]:
+    def six(self) -> tuple[bytes, ...]:
         """In the order in which the scripts expect them."""
-        return (self.head, self.entries, self.keys, self.blobs, self.names)
+        return (self.head, self.entries, self.keys, self.blobs, self.names, self.marks)
 
 
 def streams_key(prefix: str) -> bytes:

@@ -5,6 +5,7 @@ from typing import Any
 
 from accountant.errors import LedgerCorrupt
 from accountant.stores.base import Head, Note, Row
+from accountant.stores.marks import checked_head
 
 
 def head(stream: str, sequence: bytes | None, hash_: bytes | None) -> Head:
@@ -12,6 +13,12 @@ def head(stream: str, sequence: bytes | None, hash_: bytes | None) -> Head:
     if sequence is None or hash_ is None:
         raise LedgerCorrupt(f"A part of the head of {stream!r} is gone")
     return Head(number(stream, sequence), _text(stream, hash_))
+
+
+def checked(stream: str, sequence: bytes | None, hash_: bytes | None, mark: bytes | None) -> Head:
+    """The head, once its mark says the same."""
+    said = None if mark is None else _text(stream, mark)
+    return checked_head(stream, 0, head(stream, sequence, hash_), said)
 
 
 def row(stream: str, entry: Any) -> Row:

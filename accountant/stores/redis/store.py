@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, View, Write
+from accountant.stores.marks import ADVICE, head_mark, mark_of, sealed, unsealed
 from accountant.stores.redis import parsing, scripts
 from accountant.stores.redis.address import Address, Node
 from accountant.stores.redis.exchange import Command, Exchange
@@ -141,11 +142,14 @@ class RedisStore:
         with self._doing(f"list the blobs of {stream!r}"):
             if limit <= 0:
                 return []
-            found = self._script(scripts.BLOBS, stream, *names_between(prefix, after), limit)
-            names = [bytes(name).decode() for name in found[::2]]
-        if None in found:
+            answer = self._script(scripts.BLOBS, stream, *names_between(prefix, after), limit)
+            sequence, hash_, mark, *found = answer
+            names = [bytes(name).decode() for name in found[::3]]
+        if None in found[1::3]:
             raise LedgerCorrupt(f"A blob of {stream!r} is gone, but its name is there")
-        return list(zip(names, found[1::2], strict=True))
+        marked = parsing.checked(stream, sequence, hash_, mark).marked
+        values = _unsealed(stream, names, found[1::3], found[2::3], marked=marked)
+        return list(values.items())
 
     def streams(self, after: str, limit: int) -> list[str]:
         found: list[str] = []
@@ -253,7 +257,7 @@ class RedisStore:
 
     def _command(self, script: Script, stream: str, *args: Argument) -> Command:
         keys = self._keys(stream)
-        return Command(keys.head, args, script, keys.five())
+        return Command(keys.head, args, script, keys.six())
 
     def _script(self, script: Script, stream: str, *args: Argument) -> Any:
         (answer,) = self._exchange.run([self._command(script, stream, *args)])
@@ -319,16 +323,28 @@ def _chunks(keys: Sequence[str]) -> list[Sequence[str]]:
 
 def _loaded(stream: str, names: Sequence[str], answer: Sequence[Any]) -> tuple[Head, dict[str, bytes]]:
     """From what LOAD answered."""
-    sequence, hash_, *values = answer
-    blobs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-    return parsing.head(stream, sequence, hash_), blobs
+    sequence, hash_, mark, *found = answer
+    head = parsing.checked(stream, sequence, hash_, mark)
+    return head, _unsealed(stream, names, found[::2], found[1::2], marked=head.marked)
+
+
+def _unsealed(
+    stream: str, names: Sequence[str], stored: Sequence[Any], marks: Sequence[Any], *, marked: bool
+) -> dict[str, bytes]:
+    """The blobs that are there, each as its mark says."""
+    blobs = {}
+    for name, value, mark in zip(names, stored, marks, strict=True):
+        given = unsealed(stream, name, value, mark, marked=marked)
+        if given is not None:
+            blobs[name] = given
+    return blobs
 
 
 def _rows(stream: str, first: int, limit: int, answer: Sequence[Any]) -> list[Row]:
     """From what ENTRIES answered."""
-    sequence, found = answer
+    sequence, hash_, mark, found = answer
     rows = [parsing.row(stream, entry) for entry in found]
-    end = parsing.number(stream, sequence)
+    end = parsing.checked(stream, sequence, hash_, mark).sequence
     if [row.sequence for row in rows] != list(range(first, min(end, first - 1 + limit) + 1)):
         raise LedgerCorrupt(
             f"The stream {stream!r} has {end} entries, but not all from {first} on are there, or too many"
@@ -364,7 +380,11 @@ def _arguments(write: Write) -> list[Argument]:
     for sequence, entry in numbered:
         if entry.key is not None:
             keys += (entry.key.encode(), sequence)
-    blobs = [argument for name, value in write.blobs.items() for argument in (name.encode(), value)]
-    start = 7 + len(rows)  # the six before them, counted from 1
+    blobs: list[Argument] = []
+    for name, value in write.blobs.items():
+        mark = b"" if name in ADVICE else mark_of(write.stream, name, value)
+        blobs += (name.encode(), sealed(name, value), mark)
+    start = 9 + len(rows)  # the eight before them, counted from 1
     heads: list[Argument] = [expected.sequence, expected.hash.encode(), last.sequence, last.hash.encode()]
-    return [*heads, start, start + len(keys), *rows, *keys, *blobs]
+    marks: list[Argument] = [head_mark(0, last), int(write.adopts)]
+    return [*heads, start, start + len(keys), *marks, *rows, *keys, *blobs]
