@@ -317,6 +317,8 @@ _CHANGES: Final[dict[str, Callable[[State, Mapping[str, Any]], State]]] = {
     "budget_set": _budget_set,
     "partitions_added": lambda state, entry: _with_partitions(state, entry["partitions"]),
     "shard_opened": lambda state, entry: replace(state, opened=(*state.opened, int(entry["shard"]))),
+    # What is stored beside the entries was written anew: see accountant.adopting.
+    "recounted": lambda state, _: state,
     # A shard has its dataset's budgets.
     "synced": lambda state, entry: replace(state, budgets=_budgets(entry["budgets"]), closed=entry["closed"]),
     "derived": _derived,

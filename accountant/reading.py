@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from accountant.adopting import adopt
+from accountant.beside import BESIDE
 from accountant.entries import canonical, check_format, entry_hash
 from accountant.errors import LedgerCorrupt, LedgerRolledBack, StoreUnavailable
 from accountant.grid import Grid
@@ -27,8 +29,6 @@ from accountant.scopes import DATASET_SCOPE
 from accountant.stores import EMPTY_HEAD, Head, Row, Store, View
 from accountant.totals import InWindow, Totals
 
-BESIDE: Final = (CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, SESSIONS_BLOB)
-"""What of a state is stored beside the entries, but for its counts."""
 _READS: Final = 20
 """How often a state is read anew because its stream moved on between two reads."""
 _TOGETHER: Final = 512
@@ -58,6 +58,9 @@ def load_state(store: Store, stream: str, names: Iterable[str] = ()) -> State | 
         head, blobs = store.load(stream, BESIDE)
         if head == EMPTY_HEAD:
             return None
+        if not head.marked:
+            adopt(store, stream)
+            continue
         state = _restored(store, stream, head, blobs)
         complete = state and with_blobs(store, state, (*state.standing, *names))
         if complete is not None:
@@ -97,6 +100,8 @@ def with_blobs(store: Store, state: State, names: Iterable[str]) -> State | None
         head, blobs = store.load(state.stream, some)
         if head != state.head:
             return None
+        if not head.marked:
+            raise LedgerCorrupt(f"the mark of the end of {state.stream} is gone: run odometer verify")
         _read_counts(state, some, blobs, life, windows)
     return state.moved(state.head, state.time, Totals(totals.grid, life, windows))
 
@@ -116,7 +121,7 @@ def catch_up(
     stream, before = state.stream, state.head
     view = store.view(stream, [*BESIDE, *beside, *names], before.sequence - 1, _CLOSE, keys)
     head, blobs = view.head, view.blobs
-    if head.sequence < before.sequence or blobs.get(CONFIG_BLOB) != state.config():
+    if not head.marked or head.sequence < before.sequence or blobs.get(CONFIG_BLOB) != state.config():
         return None
     if state.shard is not None and blobs.get(LEXICON_BLOB) != canonical({"losses": state.lexicon.dump()}):
         return None  # counts are multiples of losses that this state does not know, or knows by other numbers

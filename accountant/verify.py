@@ -5,28 +5,24 @@ appended to meanwhile. What nobody can find from the store alone is a whole ledg
 written anew; a receipt's sequence and hash, kept elsewhere, show that.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from accountant.beside import BESIDE, as_bytes, compare, counts_in, counts_of
 from accountant.errors import LedgerCorrupt, UnknownDataset
 from accountant.following import Following
-from accountant.ledger import CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, SESSIONS_BLOB, TOTALS, WINDOWS, State
-from accountant.reading import BESIDE
-from accountant.recount import Finding, Recount, holds_losses, parting
+from accountant.ledger import State
+from accountant.recount import Finding, Recount, holds_losses
 from accountant.scopes import shard_parent, shard_stream
 from accountant.stores import EMPTY_HEAD, Head, Row, Store
-from accountant.totals import InWindow
+from accountant.stores.marks import HEAD
 
 PAGE: Final = 128
 """Entries, streams or blobs read at once: an entry may have some hundred kB."""
 FINDINGS_MAX: Final = 100
 """So many findings of a stream are kept; the rest is counted."""
 _SCOPES_AT_ONCE: Final = 64
-_UNSAID: Final[dict[str, Any]] = {"partitions": [], "shard": None}
-"""What a configuration of format 1 did not say."""
-_UNSAID_OF_DATASET: Final[dict[str, Any]] = {"composition": "sequential", "shards": 0}
 _ROUNDS_MAX: Final = 20
 
 Progress = Callable[[int], None]
@@ -103,13 +99,18 @@ class _Walk:
     def verdict(self) -> Verdict:
         head = EMPTY_HEAD
         try:
-            head, _ = self.store.load(self.stream, [])
-            if head == EMPTY_HEAD:
+            stored = self.store.examine(self.stream, [])
+            head = stored.head
+            if head == EMPTY_HEAD and not stored.faults:
                 raise UnknownDataset(f"there is no stream {self.stream[:80]!r} in this store")
             self._to(head)
-            if holds_losses(self.stream):
+            if HEAD in stored.faults and head == EMPTY_HEAD:
+                self.report(Finding(self.stream, f"it {stored.faults[HEAD]}"))
+            elif holds_losses(self.stream):
                 self._compare()
                 self._look_for_shards()
+            if HEAD in stored.faults and not self.findings:
+                self.report(Finding(self.stream, f"it {stored.faults[HEAD]}", head.sequence))
         except LedgerCorrupt as error:
             self.report(Finding(self.stream, f"cannot be read: {error.detail}"))
         reached = Head(self.recount.sequence, self.recount.hash) if self.recount.sequence else head
@@ -119,7 +120,7 @@ class _Walk:
         """A shard that the dataset lists and that is not there took what its units lost with it."""
         state = self._state()
         for shard in state.opened:
-            head, _ = self.store.load(shard_stream(state.dataset.name, shard), [])
+            head = self.store.examine(shard_stream(state.dataset.name, shard), []).head
             if head == EMPTY_HEAD:
                 self.report(Finding(self.stream, f"its shard {shard} was opened, and is not in the store"))
 
@@ -186,68 +187,21 @@ class _Walk:
         if self.recount.lost:
             self.report(Finding(self.stream, f"totals were not compared: {self.recount.lost}"))
             return
-        listed = set(self._blob_names())
+        listed = set(counts_in(self.store, self.stream))
         done: set[str] = set()
         for _ in range(_ROUNDS_MAX):
-            pending = sorted((listed | self._counts()) - done)
+            pending = sorted((listed | counts_of(self._state())) - done)
             if not pending:
                 return
             for start in range(0, len(pending), _SCOPES_AT_ONCE):
                 self._compare_some(pending[start : start + _SCOPES_AT_ONCE])
             done.update(pending)
 
-    def _counts(self) -> set[str]:
-        """Names of the blobs that the entries come to."""
-        totals = self._state().totals
-        return {TOTALS + scope for scope in totals.life} | {WINDOWS + key for key in totals.windows}
-
     def _compare_some(self, names: list[str]) -> None:
-        head, blobs = self.store.load(self.stream, [*BESIDE, *names])
-        self._to(head)
+        stored = self.store.examine(self.stream, [*BESIDE, *names])
+        self._to(stored.head)
         state = self._state()
-        ours = state.blobs()
-        fixed = (
-            (CONFIG_BLOB, "configuration", b""),
-            (HOLDS_BLOB, "list of open holds", b"{}"),
-            (LEXICON_BLOB, "lexicon", b""),
-            (SESSIONS_BLOB, "list of open sessions", b"{}"),
-        )
-        for name, what, absent in fixed:
-            if not _same(name, _bytes(blobs.get(name, absent)), ours.get(name, absent)):
-                self.report(
-                    Finding(self.stream, f"its stored {what} is not what its entries say", scope=name)
-                )
-        for name in names:
-            self._compare_count(name, state, blobs.get(name))
-
-    def _compare_count(self, name: str, state: State, blob: bytes | None) -> None:
-        scope, life = name.removeprefix(TOTALS).removeprefix(WINDOWS), name.startswith(TOTALS)
-
-        def part(what: str, coordinate: str | None = None) -> None:
-            self.report(Finding(self.stream, what, self.recount.sequence, scope, coordinate))
-
-        grid = state.dataset.grid
-        within = None if life else state.totals.windows.get(scope)
-        ours = state.totals.life.get(scope) if life else within.loss if within else None
-        if blob is None:
-            part("its totals are missing from the store")
-            return
-        try:
-            line = _bytes(blob).decode("ascii")
-            words = state.lexicon
-            theirs = words.decode(grid, line) if life else InWindow.decode(grid, line, words).loss
-        except ValueError as error:
-            part(f"its stored totals cannot be read: {error}")
-            return
-        if ours is None:
-            part("the store holds totals of it, but no entry moved them")
-        elif within is not None and not line.startswith(f"{within.name} "):
-            part(f"the store counts the window {line.partition(' ')[0]}, the entries {within.name}")
-        elif differs := parting(theirs, ours):
-            part(
-                f"the store holds {differs.theirs}, the entries add up to {differs.ours}{differs.also}",
-                differs.where,
-            )
+        compare(state, names, stored, self.report, state.blobs())
 
     def _state(self) -> State:
         state = self.recount.state
@@ -255,29 +209,6 @@ class _Walk:
             raise LedgerCorrupt("it has no first entry that could be read")
         return state
 
-    def _blob_names(self) -> Iterator[str]:
-        for prefix in (TOTALS, WINDOWS):
-            after = ""
-            while page := self.store.blobs(self.stream, prefix, after, PAGE):
-                yield from (name for name, _ in page)
-                after = page[-1][0]
-
 
 def _plain(row: Row) -> Row:
-    return replace(row, body=_bytes(row.body))
-
-
-def _same(name: str, theirs: bytes, ours: bytes) -> bool:
-    """Whether a stored blob says what it should; of format 1, a configuration may leave some of it unsaid."""
-    if theirs == ours or name != CONFIG_BLOB:
-        return theirs == ours
-    try:
-        said, due = json.loads(theirs), json.loads(ours)
-        return bool({**_UNSAID, **said, "dataset": {**_UNSAID_OF_DATASET, **said["dataset"]}} == due)
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
-def _bytes(value: Any) -> bytes:
-    """What a store gave as bytes; somebody's database tool may have written text in their place."""
-    return value if isinstance(value, bytes) else str(value).encode()
+    return replace(row, body=as_bytes(row.body))

@@ -3,9 +3,21 @@
 from importlib import import_module
 from typing import cast
 
-from accountant.stores.base import EMPTY_HEAD, Head, NewEntry, Note, Row, Store, View, Write
+from accountant.stores.base import EMPTY_HEAD, Examined, Head, NewEntry, Note, Row, Store, View, Write
 
-__all__ = ["EMPTY_HEAD", "SCHEMES", "Head", "NewEntry", "Note", "Row", "Store", "View", "Write", "open_store"]
+__all__ = [
+    "EMPTY_HEAD",
+    "SCHEMES",
+    "Examined",
+    "Head",
+    "NewEntry",
+    "Note",
+    "Row",
+    "Store",
+    "View",
+    "Write",
+    "open_store",
+]
 
 # The one table of back-ends: scheme → (module with `open_url(url) -> Store`, an example to show).
 # Modules are imported when first asked for, so that a driver is needed only by those who use it.

@@ -12,7 +12,7 @@ class Head:
     sequence: int
     hash: str
     marked: bool = field(default=True, compare=False)
-    """Whether its blobs have marks. They have none where an earlier version wrote them, and may be anything."""
+    """Whether its blobs have marks. Where an earlier version wrote them they have none, and may be old."""
 
 
 EMPTY_HEAD = Head(0, "")
@@ -69,11 +69,21 @@ class View:
     found: dict[str, Row]
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What stands in a store, whether its marks say the same or not. `faults`: by name; "" is the head."""
+
+    head: Head
+    blobs: dict[str, bytes]
+    faults: dict[str, str]
+
+
 class Store(Protocol):
     """The verbs. Every method raises `StoreUnavailable` when the answer is not certain.
 
-    A head or a blob that is gone, older than the last append of it, torn or another's is `LedgerCorrupt`
-    (accountant.stores.marks), but in streams whose head is not `marked`. Safe to call from several threads.
+    `load`, `view`, `blobs` and `append` raise `LedgerCorrupt` for a head or blob that is gone, older than its
+    last append, torn or another's (accountant.stores.marks), unless the head is not `marked`. Safe to call
+    from several threads.
     """
 
     def load(self, stream: str, names: Sequence[str]) -> tuple[Head, dict[str, bytes]]:
@@ -104,8 +114,16 @@ class Store(Protocol):
         """Blobs whose name starts with `prefix` and is > `after`, ordered by name."""
         ...
 
+    def examine(self, stream: str, names: Sequence[str]) -> Examined:
+        """As `load`, with what contradicts its mark and what is wrong with it. For who looks for faults."""
+        ...
+
+    def names(self, stream: str, prefix: str, after: str, limit: int) -> list[str]:
+        """As `blobs`, the names alone, of those too whose blob is gone or no longer what it was."""
+        ...
+
     def streams(self, after: str, limit: int) -> list[str]:
-        """Names of existing streams > `after`, in order."""
+        """Names of existing streams > `after`, in order; also of those that lost their head."""
         ...
 
     def put_note(self, name: str, note: Note) -> None: ...

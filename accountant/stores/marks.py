@@ -1,9 +1,9 @@
-"""A second place for what a stream's blobs and its end are, so that one of them that was lost is not believed.
+"""A second place for what a stream's blobs and its end are, so that one of them that was lost is found.
 
 Beside each blob a store keeps its mark: a digest of stream, name and value, in another table or key, written
-by the same append. One fault (a row, a page, a field; gone, older, torn, or another's) never hits both: the two
-then differ, and the blob is damage, neither old nor zero. The end of a stream has a mark too. Streams that an
-earlier version wrote have no marks, until all that they hold was counted again from their entries.
+by the same append. One fault (a row, a page, a field; gone, older, torn, or another's) never hits both: the
+two then differ, and the blob is damage, neither old nor zero. The end of a stream has a mark too. Streams
+that an earlier version wrote have no marks, until all that they hold was counted again from their entries.
 """
 
 import hashlib
@@ -17,41 +17,49 @@ ADVICE: Final = frozenset({"turn"})
 HEAD: Final = ""
 """Where among the marks of a stream that of its end stands: no blob has this name."""
 _BYTES: Final = 8
-_SEALED: Final = b"\x02"
-"""What a marked blob starts with. A version that knows no marks cannot read it, and so writes none beside it."""
+_SEAL: Final = {"config": b"\x02"}
+"""What a marked blob of that name starts with: who knows no marks cannot read it, and so writes nothing."""
 
 
 def mark_of(stream: str, name: str, value: bytes) -> bytes:
-    """The mark of a blob. It finds faults, one in 2^64 excepted; it is no defence against somebody who writes."""
+    """The mark of a blob. It finds all faults but one in 2^64; it does not keep out somebody who writes."""
     text = f"{len(stream)} {stream} {len(name)} {name} ".encode()
     return hashlib.blake2b(text + value, digest_size=_BYTES).digest()
 
 
 def sealed(name: str, value: bytes) -> bytes:
     """A blob as it is stored."""
-    return value if name in ADVICE else _SEALED + value
+    return _SEAL.get(name, b"") + value
 
 
-def unsealed(stream: str, name: str, stored: bytes | None, mark: bytes | None, *, marked: bool) -> bytes | None:
-    """A blob as it was given, None where there is none. Raises LedgerCorrupt unless its mark says the same."""
-    if name in ADVICE:
-        return stored
-    if not marked:
-        if stored is not None and stored.startswith(_SEALED):
-            raise LedgerCorrupt(f"The mark of the end of {stream!r} is gone: run odometer verify")
-        return stored
-    if stored is None and mark is None:
-        return None
-    if stored is None:
-        raise LedgerCorrupt(
-            f"{name!r} of the stream {stream!r} is gone: it is not zero, it is unknown; run odometer verify"
-        )
-    if not stored.startswith(_SEALED) or mark is None or mark != mark_of(stream, name, value := stored[1:]):
-        raise LedgerCorrupt(
-            f"{name!r} of the stream {stream!r} is not what was last written there: it is older, damaged, "
-            "or that of another; run odometer verify"
-        )
+def unsealed(
+    stream: str, name: str, stored: bytes | None, mark: bytes | None, *, marked: bool
+) -> bytes | None:
+    """A blob as it was given, None where there is none. LedgerCorrupt unless its mark says the same."""
+    value, fault = examined(stream, name, stored, mark, marked=marked)
+    if fault:
+        raise LedgerCorrupt(f"{name!r} of the stream {stream!r} {fault}: run odometer verify")
     return value
+
+
+def examined(
+    stream: str, name: str, stored: bytes | None, mark: bytes | None, *, marked: bool
+) -> tuple[bytes | None, str]:
+    """A blob as it was given, or as it can be read, and what is wrong with it, "" when nothing is."""
+    if stored is None:
+        gone = mark is not None and marked and name not in ADVICE
+        return None, "is gone: that is not zero, it is unknown" if gone else ""
+    if name in ADVICE:
+        return stored, ""
+    seal = _SEAL.get(name, b"")
+    value = stored.removeprefix(seal)
+    if not marked:
+        return value, "has a mark, and the end of its stream has none" if value != stored else ""
+    if mark is None:
+        return value, "has no mark: that was lost, or this is not of here"
+    if stored != seal + value or mark != mark_of(stream, name, value):
+        return value, "is not what its entries left there: it is older, damaged, or that of another"
+    return value, ""
 
 
 def head_mark(number: int, head: Head) -> str:
@@ -60,23 +68,30 @@ def head_mark(number: int, head: Head) -> str:
 
 
 def checked_head(stream: str, number: int, head: Head, mark: str | None) -> Head:
-    """The head, and whether it has a mark. Raises LedgerCorrupt when the stream was further than it is.
+    """The head, and whether it has a mark. Raises LedgerCorrupt when that says something else."""
+    found, fault = examined_head(number, head, mark)
+    if fault:
+        raise LedgerCorrupt(f"The stream {stream!r} {fault}: run odometer verify")
+    return found
 
-    It may be further than its mark: a version that knows none has written since. What it wrote over is then
+
+def examined_head(number: int, head: Head, mark: str | None) -> tuple[Head, str]:
+    """The head, whether it has a mark, and what is wrong with it, "" when nothing is.
+
+    It may be further than its mark: a version without marks has written since. What it wrote over is then
     found by the marks of the blobs.
     """
     if mark is None:
-        return head if head == EMPTY_HEAD else Head(head.sequence, head.hash, marked=False)
+        return (head if head == EMPTY_HEAD else Head(head.sequence, head.hash, marked=False)), ""
     try:
         at, sequence, digest = mark.split(" ", 2)
         known, last = int(at), Head(int(sequence), digest)
     except ValueError:
-        raise LedgerCorrupt(f"The mark of the end of {stream!r} cannot be read") from None
+        return head, "has a mark of its end that cannot be read"
     if known != number and number:
-        raise LedgerCorrupt(f"The ledger of {stream!r} is that of another stream: run odometer verify")
-    if head.sequence < last.sequence or (head.sequence == last.sequence and head != last):
-        raise LedgerCorrupt(
-            f"The stream {stream!r} had {last.sequence} entries, and its head says {head.sequence}, or others: "
-            "run odometer verify"
-        )
-    return head
+        return head, "has a ledger that is that of another"
+    if head.sequence < last.sequence:
+        return head, f"had {last.sequence} entries, and its head says {head.sequence}"
+    if head.sequence == last.sequence and head != last:
+        return head, f"has a head of another hash ({head.hash[:16]}…) than its mark ({last.hash[:16]}…)"
+    return head, ""

@@ -7,7 +7,7 @@ from itertools import count
 from threading import Lock
 
 from accountant.errors import StoreUnavailable
-from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, View, Write
+from accountant.stores.base import EMPTY_HEAD, Examined, Head, Note, Row, View, Write
 
 
 @dataclass(slots=True)
@@ -87,6 +87,12 @@ class MemoryStore:
             items = sorted(self._streams.get(stream, _Stream()).blobs.items())
             matching = [item for item in items if item[0].startswith(prefix) and item[0] > after]
             return matching[: max(limit, 0)]
+
+    def examine(self, stream: str, names: Sequence[str]) -> Examined:
+        return Examined(*self.load(stream, names), {})
+
+    def names(self, stream: str, prefix: str, after: str, limit: int) -> list[str]:
+        return [name for name, _ in self.blobs(stream, prefix, after, limit)]
 
     def streams(self, after: str, limit: int) -> list[str]:
         with self._open():

@@ -13,8 +13,18 @@ from threading import Lock
 from typing import Any
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
-from accountant.stores.base import EMPTY_HEAD, Head, NewEntry, Note, Row, View, Write
-from accountant.stores.marks import ADVICE, checked_head, head_mark, mark_of, sealed, unsealed
+from accountant.stores.base import EMPTY_HEAD, Examined, Head, NewEntry, Note, Row, View, Write
+from accountant.stores.marks import (
+    ADVICE,
+    HEAD,
+    checked_head,
+    examined,
+    examined_head,
+    head_mark,
+    mark_of,
+    sealed,
+    unsealed,
+)
 from accountant.stores.sqlite_file import SEQUENCE_BITS, LedgerFile
 
 BUSY_TIMEOUT_S = 5.0
@@ -81,15 +91,28 @@ class SqliteStore:
 
     def load(self, stream: str, names: Sequence[str]) -> tuple[Head, dict[str, bytes]]:
         with self._reading() as reader:
-            number, head = _head(reader, stream)
+            number, head = _checked_head(reader, stream)
             blobs = {}
             for name in names:
-                stored = _value(reader.execute(_BLOB, (number, name)).fetchone())
-                mark = _value(reader.execute(_MARK, (number, name)).fetchone()) if head.marked else None
+                stored, mark = _blob(reader, number, name)
                 value = unsealed(stream, name, stored, mark, marked=head.marked)
                 if value is not None:
                     blobs[name] = value
             return head, blobs
+
+    def examine(self, stream: str, names: Sequence[str]) -> Examined:
+        with self._reading() as reader:
+            number, plain = _head(reader, stream)
+            head, fault = examined_head(number, plain, _head_mark(reader, stream))
+            blobs, faults = {}, {HEAD: fault} if fault else {}
+            for name in names:
+                stored, mark = _blob(reader, number, name)
+                value, fault = examined(stream, name, stored, mark, marked=head.marked)
+                if value is not None:
+                    blobs[name] = value
+                if fault:
+                    faults[name] = fault
+            return Examined(head, blobs, faults)
 
     def entries(self, stream: str, after: int, limit: int) -> list[Row]:
         with self._reading() as reader:
@@ -128,19 +151,19 @@ class SqliteStore:
         return View(head, blobs, self.entries(stream, after, limit), self.find(stream, keys))
 
     def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
-        found: list[tuple[str, bytes]] = []
         with self._reading() as reader:
-            number, head = _head(reader, stream)
-            page = (number, after, prefix, max(limit, 0))
-            stored, marks = dict(reader.execute(_BLOBS, page)), dict(reader.execute(_MARKS, page))
-        # Both in order: of a blob or a mark alone, the other one is missing, and not only on another page.
-        for name in sorted({*stored, *(marks if head.marked else ())})[: max(limit, 0)]:
-            if not name.startswith(prefix):
-                break  # in order of names those with the prefix stand together
-            value = unsealed(stream, name, stored.get(name), marks.get(name), marked=head.marked)
-            if value is not None:
-                found.append((name, value))
-        return found
+            number, head = _checked_head(reader, stream)
+            stored, marks, names = _page(reader, number, prefix, after, limit)
+        values = (
+            (name, unsealed(stream, name, stored.get(name), marks.get(name), marked=head.marked))
+            for name in names
+        )
+        return [(name, value) for name, value in values if value is not None]
+
+    def names(self, stream: str, prefix: str, after: str, limit: int) -> list[str]:
+        with self._reading() as reader:
+            number, _ = _head(reader, stream)
+            return _page(reader, number, prefix, after, limit)[2]
 
     def streams(self, after: str, limit: int) -> list[str]:
         """Names > `after` of the streams that were written to, in order."""
@@ -245,9 +268,40 @@ class SqliteStore:
 def _head(connection: sqlite3.Connection, stream: str) -> tuple[int, Head]:
     """The stream's number (0, which no stream has, when there is none) and head."""
     row = connection.execute(_HEAD, (stream,)).fetchone()
-    number, head = (row[0], Head(row[1], row[2])) if row else (0, EMPTY_HEAD)
-    mark = _value(connection.execute(_HEAD_MARK, (stream,)).fetchone())
-    return number, checked_head(stream, number, head, mark)
+    return (row[0], Head(row[1], row[2])) if row else (0, EMPTY_HEAD)
+
+
+def _checked_head(connection: sqlite3.Connection, stream: str) -> tuple[int, Head]:
+    """As `_head`, once its mark says the same."""
+    number, head = _head(connection, stream)
+    return number, checked_head(stream, number, head, _head_mark(connection, stream))
+
+
+def _head_mark(connection: sqlite3.Connection, stream: str) -> str | None:
+    row = connection.execute(_HEAD_MARK, (stream,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _blob(connection: sqlite3.Connection, number: int, name: str) -> tuple[bytes | None, bytes | None]:
+    """What is stored under a name, and its mark."""
+    place = (number, name)
+    return _value(connection.execute(_BLOB, place).fetchone()), _value(
+        connection.execute(_MARK, place).fetchone()
+    )
+
+
+def _page(
+    connection: sqlite3.Connection, number: int, prefix: str, after: str, limit: int
+) -> tuple[dict[str, bytes], dict[str, bytes], list[str]]:
+    """Blobs and marks whose name is > `after`, and the names of either that start with `prefix`, in order.
+
+    As many of each as there may be names: of a blob or a mark alone, the other one is missing.
+    """
+    limit = max(limit, 0)
+    page = (number, after, prefix, limit)
+    stored, marks = dict(connection.execute(_BLOBS, page)), dict(connection.execute(_MARKS, page))
+    names = sorted({*stored, *marks})[:limit]
+    return stored, marks, [name for name in names if name.startswith(prefix)]
 
 
 def _value(row: tuple[Any] | None) -> Any:
@@ -256,12 +310,14 @@ def _value(row: tuple[Any] | None) -> Any:
 
 def _append(writer: sqlite3.Connection, write: Write) -> bool:
     """Put one write into the open transaction; False, and nothing, when its head is stale."""
-    number, head = _head(writer, write.stream)
+    number, head = _checked_head(writer, write.stream)
     if head != write.expected:
         return False
     marked = head.marked or write.adopts
     if write.blobs and not marked:
-        raise LedgerCorrupt(f"The stream {write.stream!r} was not counted again since an earlier version wrote it")
+        raise LedgerCorrupt(
+            f"The stream {write.stream!r} was not counted again since an earlier version wrote it"
+        )
     entries = write.entries
     last = Head(head.sequence + len(entries), entries[-1].hash) if entries else head
     if number == 0:

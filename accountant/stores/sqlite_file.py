@@ -171,7 +171,7 @@ class LedgerFile:
             )
 
     def _upgrade(self, connection: sqlite3.Connection) -> int:
-        """Add what this version needs; nothing of what is there changes. Returns the version that it is now."""
+        """Add what this version needs; nothing that is there changes. Returns the version that it has now."""
         connection.execute("BEGIN IMMEDIATE")
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -75,7 +75,7 @@ def _from_environment() -> str:
 def _verdicts(store: "Store", names: list[str] | None) -> Iterator["Verdict"]:
     from accountant.verify import all_streams, verify
 
-    total = sum(store.load(name, [])[0].sequence for name in names or all_streams(store))
+    total = sum(store.examine(name, []).head.sequence for name in names or all_streams(store))
     columns = (
         TextColumn("verifying"),
         BarColumn(),

@@ -5,7 +5,7 @@ from typing import Any
 
 from accountant.errors import LedgerCorrupt
 from accountant.stores.base import Head, Note, Row
-from accountant.stores.marks import checked_head
+from accountant.stores.marks import checked_head, examined_head
 
 
 def head(stream: str, sequence: bytes | None, hash_: bytes | None) -> Head:
@@ -17,8 +17,18 @@ def head(stream: str, sequence: bytes | None, hash_: bytes | None) -> Head:
 
 def checked(stream: str, sequence: bytes | None, hash_: bytes | None, mark: bytes | None) -> Head:
     """The head, once its mark says the same."""
-    said = None if mark is None else _text(stream, mark)
-    return checked_head(stream, 0, head(stream, sequence, hash_), said)
+    return checked_head(stream, 0, head(stream, sequence, hash_), _mark(stream, mark))
+
+
+def examined(
+    stream: str, sequence: bytes | None, hash_: bytes | None, mark: bytes | None
+) -> tuple[Head, str]:
+    """The head, and what is wrong with it."""
+    return examined_head(0, head(stream, sequence, hash_), _mark(stream, mark))
+
+
+def _mark(stream: str, mark: bytes | None) -> str | None:
+    return None if mark is None else _text(stream, mark)
 
 
 def row(stream: str, entry: Any) -> Row:

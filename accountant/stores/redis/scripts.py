@@ -51,9 +51,9 @@ elseif not head[1] or not head[2] then
 end
 """
 
-# ARGV: expected sequence and hash, new sequence and hash, where the keys begin, where the blobs begin, the mark
-# of the new end, 1 where the stream is to have marks though it has none; then id, hash, body of each entry; key,
-# sequence of each key; name, value, mark (or '') of each blob.
+# ARGV: expected sequence and hash, new sequence and hash, where the keys begin, where the blobs begin, the
+# mark of the new end, 1 where the stream is to have marks though it has none; then id, hash, body of each
+# entry; key, sequence of each key; name, value, mark (or '') of each blob.
 # All refusals come before the first write. The head is first written as it is: a user who may not write is
 # stopped there, with nothing changed. XADD refuses an id that is not above the last one (damage); the first
 # decides for all, and after it nothing can fail.
@@ -101,11 +101,11 @@ return found
 """
 )
 
-# ARGV: first id, how many. Returns the sequence and hash of the head, its mark, and the entries.
+# ARGV: first id, how many. Returns the sequence of the head, and the entries.
 ENTRIES = _script(
     _HEAD
     + """
-return {head[1], head[2], mark, redis.call('XRANGE', KEYS[2], ARGV[1], '+', 'COUNT', ARGV[2])}
+return {head[1], redis.call('XRANGE', KEYS[2], ARGV[1], '+', 'COUNT', ARGV[2])}
 """
 )
 

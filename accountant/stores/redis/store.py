@@ -11,8 +11,8 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
-from accountant.stores.base import EMPTY_HEAD, Head, Note, Row, View, Write
-from accountant.stores.marks import ADVICE, head_mark, mark_of, sealed, unsealed
+from accountant.stores.base import EMPTY_HEAD, Examined, Head, Note, Row, View, Write
+from accountant.stores.marks import ADVICE, HEAD, examined, head_mark, mark_of, sealed, unsealed
 from accountant.stores.redis import parsing, scripts
 from accountant.stores.redis.address import Address, Node
 from accountant.stores.redis.exchange import Command, Exchange
@@ -138,18 +138,39 @@ class RedisStore:
             self._confirm(stream)
         return found
 
+    def examine(self, stream: str, names: Sequence[str]) -> Examined:
+        with self._doing(f"examine the stream {stream!r}"):
+            (answer,) = self._exchange.run([self._load(stream, names)])
+        sequence, hash_, mark, *found = answer
+        head, fault = parsing.examined(stream, sequence, hash_, mark)
+        blobs, faults = {}, {HEAD: fault} if fault else {}
+        for name, stored, one in zip(names, found[::2], found[1::2], strict=True):
+            value, fault = examined(stream, name, stored, one, marked=head.marked)
+            if value is not None:
+                blobs[name] = value
+            if fault:
+                faults[name] = fault
+        return Examined(head, blobs, faults)
+
     def blobs(self, stream: str, prefix: str, after: str, limit: int) -> list[tuple[str, bytes]]:
-        with self._doing(f"list the blobs of {stream!r}"):
-            if limit <= 0:
-                return []
-            answer = self._script(scripts.BLOBS, stream, *names_between(prefix, after), limit)
-            sequence, hash_, mark, *found = answer
-            names = [bytes(name).decode() for name in found[::3]]
-        if None in found[1::3]:
+        names, (sequence, hash_, mark), stored, marks = self._page_of_blobs(stream, prefix, after, limit)
+        if None in stored:
             raise LedgerCorrupt(f"A blob of {stream!r} is gone, but its name is there")
         marked = parsing.checked(stream, sequence, hash_, mark).marked
-        values = _unsealed(stream, names, found[1::3], found[2::3], marked=marked)
-        return list(values.items())
+        return list(_unsealed(stream, names, stored, marks, marked=marked).items())
+
+    def names(self, stream: str, prefix: str, after: str, limit: int) -> list[str]:
+        return self._page_of_blobs(stream, prefix, after, limit)[0]
+
+    def _page_of_blobs(
+        self, stream: str, prefix: str, after: str, limit: int
+    ) -> tuple[list[str], Any, Any, Any]:
+        """The names, head and mark of the end, what is stored under the names, and their marks."""
+        with self._doing(f"list the blobs of {stream!r}"):
+            bounds = names_between(prefix, after)
+            sequence, hash_, mark, *found = self._script(scripts.BLOBS, stream, *bounds, max(limit, 0))
+            names = [bytes(name).decode() for name in found[::3]]
+        return names, (sequence, hash_, mark), found[1::3], found[2::3]
 
     def streams(self, after: str, limit: int) -> list[str]:
         found: list[str] = []
@@ -342,9 +363,9 @@ def _unsealed(
 
 def _rows(stream: str, first: int, limit: int, answer: Sequence[Any]) -> list[Row]:
     """From what ENTRIES answered."""
-    sequence, hash_, mark, found = answer
+    sequence, found = answer
     rows = [parsing.row(stream, entry) for entry in found]
-    end = parsing.checked(stream, sequence, hash_, mark).sequence
+    end = parsing.number(stream, sequence)
     if [row.sequence for row in rows] != list(range(first, min(end, first - 1 + limit) + 1)):
         raise LedgerCorrupt(
             f"The stream {stream!r} has {end} entries, but not all from {first} on are there, or too many"
