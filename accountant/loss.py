@@ -125,6 +125,20 @@ class Curve:
             ),
         )
 
+    def repeated(self, count: int) -> "Curve":
+        """`count` such releases as one. Exact. Raises ValueError when count < 1."""
+        _check_count(count)
+        ratios = map(_ratio, self.bounds)
+        return Curve(
+            self.grid, tuple(math.inf if one is None else (count * one[0], one[1]) for one in ratios)
+        )
+
+    def never_above(self, amount: Amount) -> "Curve":
+        """The same with every Rényi order at most `amount`, as of a release whose loss never exceeds it."""
+        most = _bound(amount)
+        orders = (_least(one, most) for one in self.bounds[: self.grid.n_orders])
+        return Curve(self.grid, (*orders, *self.bounds[self.grid.n_orders :]))
+
     def times(self, count: int) -> "Loss":
         """`count` such releases: each coordinate is ceil(count x amount) units, in exact arithmetic.
 

@@ -39,32 +39,34 @@ def coins(p: Fraction, q: Fraction, grid: Grid) -> Floats:
         raise ValueError(f"probabilities of a 1 are {float(p)} and {float(q)}; 0 < q <= p < 1 works")
     if p == q:
         return np.zeros(grid.n_orders)
-    both = _coin(p, q, grid.orders) + _coin(q, p, grid.orders)
+    pairs = ((p, q), (1 - p, 1 - q), (q, p), (1 - q, 1 - p))
+    logs = [(_log(one / other), _log(other)) for one, other in pairs]
+    both: Floats = _coins(np.array(logs), grid.orders).sum(axis=0)
     return np.minimum(both * (1.0 + _SLACK) + _TINY, log_odds(p, q))
 
 
-def _coin(p: Fraction, q: Fraction, alpha: Floats) -> Floats:
-    """D_alpha(Bern p || Bern q) for p != q.
+def _coins(logs: Floats, alpha: Floats) -> Floats:
+    """D_alpha of each coin of a list, shape (coins, alphas); `logs` has two rows of a coin, one of each side.
 
-    With y the two losses log(p/q) and log((1-p)/(1-q)), A - 1 is the mean under q of e^{alpha y} - 1 -
-    alpha (e^y - 1): the last part has mean 0, and what is left is positive in every term, so that tiny
-    losses keep their accuracy.
+    A row of (p, q), p != q, is y = log(p/q) and log q. A - 1 is the mean under q of
+    e^{alpha y} - 1 - alpha (e^y - 1): the last part has mean 0, and what is left is positive in every term,
+    so that tiny losses keep their accuracy.
     """
-    log_excess = np.logaddexp(_log_term(p, q, alpha), _log_term(1 - p, 1 - q, alpha))
+    terms = _log_terms(logs[:, :1], alpha) + logs[:, 1:]
+    log_excess = np.logaddexp(terms[::2], terms[1::2])
     return np.asarray(np.logaddexp(0.0, log_excess) / (alpha - 1.0), dtype=np.float64)
 
 
-def _log_term(p: Fraction, q: Fraction, alpha: Floats) -> Floats:
-    """Upper bound of log(q (e^{alpha y} - 1 - alpha (e^y - 1))), y = log(p/q)."""
-    y = _log(p / q)
-    low = np.minimum(alpha * y, _FLAT)
+def _log_terms(y: Floats, alpha: Floats) -> Floats:
+    """Upper bound of log(e^{alpha y} - 1 - alpha (e^y - 1)), for y of shape (n, 1)."""
+    power = alpha * y
     # e^x - 1 - x of alpha y less alpha times that of y. They cancel near order 1: the error is added.
-    whole, part = excess_exp(low), alpha * float(excess_exp(np.minimum(np.array(y), _FLAT)))
+    whole, part = excess_exp(np.minimum(power, _FLAT)), alpha * excess_exp(np.minimum(y, _FLAT))
     small = np.maximum(whole - part, 0.0) + _LOSS * (whole + part) + _TINY
     # Far out e^{alpha y} dominates what is subtracted, except near order 1.
-    rest = np.exp(np.minimum((1.0 - alpha) * y, 0.0)) * alpha * -math.expm1(-max(y, 0.0))
-    large = alpha * y + np.log1p(np.maximum(-rest * (1.0 - 2.0**-45), -1.0 + 2.0**-45))
-    return np.asarray(np.where(alpha * y <= _FLAT, np.log(small), large) + _log(q), dtype=np.float64)
+    rest = np.exp(np.minimum((1.0 - alpha) * y, 0.0)) * alpha * -np.expm1(-np.maximum(y, 0.0))
+    large = power + np.log1p(np.maximum(-rest * (1.0 - 2.0**-45), -1.0 + 2.0**-45))
+    return np.asarray(np.where(power <= _FLAT, np.log(small), large), dtype=np.float64)
 
 
 def _log(ratio: Fraction) -> float:

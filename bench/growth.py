@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from accountant.book import Book, Job
 from accountant.commands import ChargeCommand
+from accountant.counts import Counts
 from accountant.requests import prepared_charge
 from accountant.service import Accountant
 from accountant.stores import open_store
@@ -63,7 +64,7 @@ def fill(url: str, entries: int) -> None:
         accountant.create_dataset(OPEN, PRINCIPAL)
     prepared, nobody = prepared_charge(BODY), Nobody()
     with contextlib.closing(open_store(url)) as store:
-        book, left = Book(store), entries - 1
+        book, left = Book(store, Counts()), entries - 1
         while left:
             size = min(left, BATCH)
             commands = (ChargeCommand(prepared, PRINCIPAL, new_key()) for _ in range(size))

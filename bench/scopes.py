@@ -1,4 +1,4 @@
-"""What a charge on one unit costs among a million units, over what it costs among a thousand; and its weight.
+"""What a charge on one unit costs among many units, over what it costs among a thousand; and its weight.
 
 A dataset of the local model, with an odometer and two budgets (each day, for life) for every unit, in SQLite
 and in a real Redis. The million are made by the service's own deciding and appending, in large batches. Then
@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from accountant.book import Book, Job
 from accountant.commands import ChargeCommand
@@ -30,18 +31,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "suppo
 import redis_server
 
 BAR = 1.3
-SHARDS = 256
-FEW, MANY = 1_000, 1_000_000
+FEW = 1_000
 UNITS_AT_ONCE = 1_000
 DATASET, PRINCIPAL = "devices", "collector"
 REPORT = {"mechanism": {"kind": "pure", "epsilon": 1.0}, "count": 1}
-OPEN = {
+OPEN: dict[str, Any] = {
     "name": DATASET,
     "unit": "device",
     "adjacency": "replace_one",
     "delta": 1e-6,
     "composition": "by_unit",
-    "shards": SHARDS,
+    "shards": 256,
     "budgets": [
         {"name": "life", "kind": "pure", "epsilon": 100.0, "scope": "unit/*"},
         {"name": "day", "kind": "pure", "epsilon": 50.0, "scope": "unit/*", "window": "day"},
@@ -65,7 +65,7 @@ def fill(url: str, units: int) -> None:
         accountant.create_dataset(OPEN, PRINCIPAL)
     by_shard: dict[int, list[str]] = {}
     for number in range(units):
-        by_shard.setdefault(shard_of(unit(number), SHARDS), []).append(unit(number))
+        by_shard.setdefault(shard_of(unit(number), OPEN["shards"]), []).append(unit(number))
     store = open_store(url)
     book = Book(store, Counts())
     for shard, names in by_shard.items():
@@ -91,14 +91,14 @@ def charge_times(accountant: Accountant, units: int, number: int, rng: random.Ra
     return taken
 
 
-def compare(few: str, many: str, rounds: int, number: int) -> float:
+def compare(few: str, many: str, units_of_many: int, rounds: int, number: int) -> float:
     """The median cost among many over that among few; they take turns."""
     rng = random.Random(20_261_130)
-    medians: dict[int, list[float]] = {FEW: [], MANY: []}
+    medians: dict[int, list[float]] = {FEW: [], units_of_many: []}
     with Accountant.open(few) as small, Accountant.open(many) as large:
-        sides = [(small, FEW), (large, MANY)]
+        sides = [(small, FEW), (large, units_of_many)]
         for accountant, units in sides:  # each shard is met once before
-            charge_times(accountant, units, 3 * SHARDS, rng)
+            charge_times(accountant, units, 3 * OPEN["shards"], rng)
         gc.collect()
         gc.freeze()
         for turn in range(rounds):
@@ -107,7 +107,7 @@ def compare(few: str, many: str, rounds: int, number: int) -> float:
     cost = {units: statistics.median(found) for units, found in medians.items()}
     for units, seconds in cost.items():
         print(f"  a charge among {units:>9,} units: {seconds * 1e6:7.0f} us")
-    pairs = zip(medians[MANY], medians[FEW], strict=True)
+    pairs = zip(medians[units_of_many], medians[FEW], strict=True)
     return statistics.median(large / small for large, small in pairs)
 
 
@@ -147,7 +147,10 @@ def main() -> int:
     parser.add_argument("--store", choices=["sqlite", "redis"], action="append")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--number", type=int, default=400)
+    parser.add_argument("--shards", type=int, default=OPEN["shards"])
+    parser.add_argument("--units", type=int, default=1_000_000, help="in the large ledger")
     options = parser.parse_args()
+    OPEN["shards"] = options.shards
     worst = 0.0
     for kind in options.store or ["sqlite", "redis"]:
         with tempfile.TemporaryDirectory(prefix="odometer-bench-", dir=Path(__file__).parent) as name:
@@ -155,18 +158,18 @@ def main() -> int:
             for side in ("few", "many"):
                 (folder / side).mkdir()
             with stores(kind, folder) as (few, many, size):
-                print(f"{kind}: loading {MANY:,} units", flush=True)
+                print(f"{kind}: loading {options.units:,} units", flush=True)
                 fill(few, FEW)
                 before = size() if kind == "redis" else 0
                 started = time.perf_counter()
-                fill(many, MANY)
+                fill(many, options.units)
                 took = time.perf_counter() - started
-                weight = (size() - before) / MANY
+                weight = (size() - before) / options.units
                 store = open_store(many)
                 print(f"  loaded in {took:.0f} s; {weight:.0f} bytes a unit in the store, entries and all")
                 print(f"  of these {blob_bytes(store):.0f} bytes are the names and values of its two counts")
                 store.close()
-                ratio = compare(few, many, options.rounds, options.number)
+                ratio = compare(few, many, options.units, options.rounds, options.number)
                 print(f"scopes-{kind} ratio={ratio:.3f} bar={BAR}", flush=True)
                 worst = max(worst, ratio)
     print(f"scopes ratio={worst:.3f} bar={BAR}")

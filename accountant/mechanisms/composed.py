@@ -66,8 +66,9 @@ class Composed(Mechanism):
         return list(zip(self.mechanisms, self.counts or (1,) * len(self.mechanisms), strict=True))
 
     def curve(self, grid: Grid) -> Curve:
-        total = Curve.zero(grid)
-        for mechanism, count in self.terms():
+        (first, times), *others = self.terms()
+        total = first.curve(grid).repeated(times)
+        for mechanism, count in others:
             total = total.plus(mechanism.curve(grid), count)
         return total
 

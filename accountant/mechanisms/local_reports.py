@@ -244,11 +244,9 @@ def _fair_coins(count: int, epsilon: Fraction, grid: Grid) -> Curve:
     """`count` bits that differ, each by binary randomised response of `epsilon`."""
     # One float up, whose decimal is above too.
     each = Pure(epsilon=next_up(round_up(epsilon)) if epsilon else 0.0).curve(grid)
-    rho, mu_squared = (each.amounts[place] or Fraction(0) for place in (grid.rho, grid.mu_squared))
-    orders = [
-        min(count * (amount or Fraction(0)), count * epsilon) for amount in each.amounts[: grid.n_orders]
-    ]
-    return Curve.of(grid, orders, pure=count * epsilon, rho=count * rho, mu_squared=count * mu_squared)
+    whole = count * epsilon
+    found = each.repeated(count).never_above(whole)
+    return Curve(grid, (*found.bounds[: grid.pure], whole.as_integer_ratio(), *found.bounds[grid.rho :]))
 
 
 def _coins(count: int, p: Fraction, q: Fraction, epsilon: float, pure: Amount, grid: Grid) -> Curve:
@@ -259,10 +257,11 @@ def _coins(count: int, p: Fraction, q: Fraction, epsilon: float, pure: Amount, g
     """
     each = Fraction(pure)
     half, whole = Fraction(renyi.pure_mu(epsilon / 2)) ** 2, Fraction(renyi.pure_mu(epsilon)) ** 2
-    return Curve.of(
+    pair = Curve.of(
         grid,
-        [count * min(Fraction(float(value)), each) for value in renyi_local.coins(p, q, grid)],
-        pure=count * each,
-        rho=count * min(each**2 / 4, Fraction(renyi.pure_rho(epsilon))),
-        mu_squared=count * min(2 * half, whole),
+        renyi_local.coins(p, q, grid),
+        pure=each,
+        rho=min(each**2 / 4, Fraction(renyi.pure_rho(epsilon))),
+        mu_squared=min(2 * half, whole),
     )
+    return pair.never_above(each).repeated(count)
