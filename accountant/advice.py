@@ -1,14 +1,16 @@
 """Why a charge is refused and what would fit: advice, computed on a snapshot, never a decision."""
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
 from accountant.budgets import COUNT_MAX
 from accountant.commands import Prepared
+from accountant.effort import effort
 from accountant.entries import timestamp
 from accountant.ledger import State
 from accountant.limits import Refusing, Situation, refusing, surely_allowed
@@ -24,6 +26,22 @@ _DELTA_FACTOR_MAX = 1e18
 """Below 1e-18 every δ counts as that much."""
 _NOISE_STEPS = 30
 _SCOPES_SHOWN: Final = 5
+ADVICE_S: Final = 0.2
+"""Processor time, in seconds, that one piece of advice may take."""
+PARTS: Final = ("largest_count", "least_noise", "leading_items")
+"""What advice says of what would fit."""
+_SEARCHED_MAX: Final = 100.0
+"""A curve that takes more effort than this is not computed again with other parameters."""
+UNFINISHED: Final = (
+    "what would fit was not searched to the end: that takes more processor time than one request may ask for"
+)
+POSTPONED: Final = (
+    "what would fit was not computed, since the service is busy: a check of the same charge says it later"
+)
+
+
+class OutOfTimeError(Exception):
+    """A search has used up its processor time."""
 
 
 def finite(value: float) -> float | None:
@@ -38,6 +56,12 @@ class Question:
     state: State
     touched: Touched
     time: str
+    until_s: float = math.inf
+    """Processor time of the asking thread at which searches end, as `time.thread_time` has it."""
+
+    def within(self, seconds: float) -> "Question":
+        """The same, for searches of the calling thread that may take so much processor time from now on."""
+        return replace(self, until_s=time.thread_time() + seconds)
 
     @once
     def situation(self) -> Situation:
@@ -54,7 +78,12 @@ class Question:
         return not self.refusing(loss, 1)
 
     def surely_fits(self, loss: Loss) -> bool:
-        """As `fits`, for searches: quick, however many units a charge names, and never True in error."""
+        """As `fits`, for searches: quick, however many units a charge names, and never True in error.
+
+        Raises OutOfTimeError.
+        """
+        if time.thread_time() > self.until_s:
+            raise OutOfTimeError
         return surely_allowed(self.state.limits, self.situation, loss, self.time)
 
 
@@ -96,16 +125,25 @@ def _refusal(one: Refusing, asked: Loss, time: str) -> dict[str, Any]:
     }
 
 
-def would_fit(question: Question, prepared: Prepared) -> dict[str, Any]:
-    """The largest count, the least noise (one mechanism), the leading items (a list) that would fit."""
-    if len(prepared.charges) > 1:
-        return {"largest_count": None, "least_noise": None, "leading_items": _leading(question, prepared)}
+def would_fit(question: Question, prepared: Prepared, note: list[str]) -> dict[str, Any]:
+    """The largest count, the least noise (one mechanism), the leading items (a list) that would fit.
+
+    Each None where it is not asked, and where its search ran out of time: then `UNFINISHED` is `note`d.
+    """
+    found: dict[str, Any] = dict.fromkeys(PARTS)
     charge, runs = prepared.charges[0], prepared.group.runs if prepared.group else 1
-    return {
-        "largest_count": largest_count(question, charge.mechanism) // runs,  # that of one run
-        "least_noise": least_noise(question, charge.mechanism, charge.count),
-        "leading_items": None,
-    }
+    if len(prepared.charges) == 1 and effort(prepared.documents) > _SEARCHED_MAX:
+        note.append(UNFINISHED)
+        return found
+    try:
+        if len(prepared.charges) > 1:
+            found["leading_items"] = _leading(question, prepared)
+        else:
+            found["largest_count"] = largest_count(question, charge.mechanism) // runs  # that of one run
+            found["least_noise"] = least_noise(question, charge.mechanism, charge.count)
+    except OutOfTimeError:
+        note.append(UNFINISHED)
+    return found
 
 
 def largest_count(question: Question, mechanism: Mechanism) -> int:

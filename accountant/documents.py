@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from accountant.effort import check_effort
 from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
 from accountant.mechanisms.base import ONE_LINE, STORED
 from accountant.nearest import fields_at, instead
@@ -18,6 +19,10 @@ T = TypeVar("T")
 
 BODY_MAX: Final = 256 * 1024
 """Largest body that is read, in bytes."""
+STRUCTURES_MAX: Final = 10_000
+"""Objects and lists in one body: more than any request needs, and few enough to be refused quickly."""
+VALUES_MAX: Final = 50_000
+"""Values in one body, counted by the commas and colons that are in it."""
 _DEPTH_MAX: Final = 32
 _ERRORS_SHOWN: Final = 20
 _SHOWN: Final = 80
@@ -57,12 +62,19 @@ _WORDS: Final = {
 def read_json(body: bytes) -> Any:
     """The document in `body`. Raises MalformedBody for anything but one strict JSON document.
 
-    Refused: wrong syntax or encoding, NaN and infinities, a key twice in one object, deep nesting.
-    A number that is not the one that was written is kept as a `Misread`: see `misread`.
-    Raises BodyTooLarge, before anything is parsed, above BODY_MAX bytes.
+    Refused: wrong syntax or encoding, NaN and infinities, a key twice in one object, deep nesting, and,
+    before anything is parsed, too many values. A number that is not the one that was written is kept as a
+    `Misread`: see `misread`. Raises BodyTooLarge above BODY_MAX bytes.
     """
     if len(body) > BODY_MAX:
         raise BodyTooLarge(f"the body has more than {BODY_MAX} bytes, which is the most that is read")
+    structures = body.count(b"{") + body.count(b"[")
+    values = body.count(b",") + body.count(b":")
+    if structures > STRUCTURES_MAX or values > VALUES_MAX:
+        raise MalformedBody(
+            f"the body has more than {STRUCTURES_MAX} objects and lists, or {VALUES_MAX} values, which "
+            "is the most that is read: send it in parts"
+        )
     if not body.strip():
         raise MalformedBody("the body is empty: send a JSON object, {} where there is nothing to say")
     try:
@@ -88,7 +100,7 @@ def read_json(body: bytes) -> Any:
 def validated(kind: type[T] | TypeAdapter[T], body: bytes | Mapping[str, Any]) -> T:
     """`body` (JSON bytes, or a decoded document) as a `kind`.
 
-    Raises MalformedBody, BodyTooLarge or InvalidRequest.
+    Raises MalformedBody, BodyTooLarge or InvalidRequest; TooMuchToCompute, before anything is computed.
     """
     found, refused = understood(kind, body)
     if refused is not None:
@@ -104,10 +116,12 @@ def understood(
     A rule of validity that came later than the kind it is about is skipped where the context is STORED: what
     was taken once can then be read again, and a retry of it is found by its idempotency key. Whoever calls
     this raises the second part unless the key is known. `document`: the body as `read_json` reads it.
-    Raises MalformedBody, BodyTooLarge, or InvalidRequest for what was never valid.
+    Raises MalformedBody, BodyTooLarge, or InvalidRequest for what was never valid; TooMuchToCompute before
+    anything is computed.
     """
     if document is None:
         document = read_json(body) if isinstance(body, bytes) else body
+    check_effort(document)
     raw = body if isinstance(body, bytes) else dumps(body)
     adapter: TypeAdapter[T] = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)
     try:
@@ -218,11 +232,12 @@ def refusal(error: ValidationError, document: Any, kind: Any) -> InvalidRequest:
     """
     faults = error.errors(include_url=False, include_input=False)
     found = [
-        {"field": _field(item, document), "message": _message(item, kind) + _hint(item, document)}
-        for item in faults
-        if item["type"] != "too_short" or not _has_faulty_items(item["loc"], faults)
+        item for item in faults if item["type"] != "too_short" or not _has_faulty_items(item["loc"], faults)
     ]
-    shown = found[:_ERRORS_SHOWN]
+    shown = [  # in words only those that are shown: there may be thousands
+        {"field": _field(item, document), "message": _message(item, kind) + _hint(item, document)}
+        for item in found[:_ERRORS_SHOWN]
+    ]
     first = shown[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return InvalidRequest(f"{first['field']}: {first['message']}{more}", errors=shown)

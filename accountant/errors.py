@@ -6,6 +6,7 @@ OdometerError
  ├─ UnknownDataset · UnknownBudget · UnknownHold · UnknownSession · UnknownKey · NotFound 404
  ├─ MethodNotAllowed 405
  ├─ BodyTooLarge 413 · InvalidRequest · SeveralShards · KeyReused · NotValidUnderAdjacency 422
+ ├─ TooMuchToCompute 422 · TooManyRequests 429
  ├─ BudgetExceeded · DatasetExists · BudgetExists · DatasetClosed · PartitionExists 409
  ├─ SessionClosed · SessionMovedOn · TooManySessions 409
  ├─ HoldSettled · HoldExpired · TooManyHolds · NotFrozen 409 · EditConflict 412 · IfMatchRequired 428
@@ -48,7 +49,9 @@ class OdometerError(Exception):
 
 
 class MalformedBody(OdometerError):
-    """The body is not one well-formed JSON document (syntax, NaN, duplicate keys, encoding, depth)."""
+    """The body is not one well-formed JSON document (syntax, NaN, duplicate keys, encoding, depth, too many
+    values).
+    """
 
     code, title, status = "malformed-body", "The body is not well-formed JSON", 400
 
@@ -134,6 +137,12 @@ class SeveralShards(InvalidRequest):
     """The units of a charge are kept in several shards. `shards` lists those of each: charge each alone."""
 
     code, title = "several-shards", "These units are kept in several shards"
+
+
+class TooMuchToCompute(InvalidRequest):
+    """The mechanisms take more processor time than one request may ask for. Send them in several requests."""
+
+    code, title = "too-much-to-compute", "This is too much to compute at once"
 
 
 class KeyReused(OdometerError):
@@ -235,6 +244,14 @@ class IfMatchRequired(OdometerError):
     """A change of a budget must say which version it changes."""
 
     code, title, status = "if-match-required", "Say which version you change", 428
+
+
+class TooManyRequests(OdometerError):
+    """Too many requests of this key's principal wait already. Nothing was done for this one; others are not
+    concerned. Retry-After says when to ask again.
+    """
+
+    code, title, status, retryable = "too-many-requests", "Too many requests at once", 429, True
 
 
 class InternalError(OdometerError):

@@ -19,6 +19,10 @@ from accountant.rules import if_stopped_now
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row, Store
 
+PAGE_BYTES: Final = 1024 * 1024
+"""Of a page of entries, in bytes: so much a reader who takes it slowly keeps in memory."""
+_AT_ONCE: Final = 64
+"""Entries that are read at once for a page."""
 FOLD_MAX: Final = 1024
 """Up to so many entries a history is folded from all of them, beyond from the checkpoints alone."""
 PARTITIONED_FOLD_MAX: Final = 8192
@@ -228,17 +232,44 @@ def scopes(store: Store, state: State, kind: str, after: str, limit: int, now: s
 def page(
     store: Store, state: State, after: int, limit: int, before: int | None, newest_first: bool
 ) -> dict[str, Any]:
-    """One page of entries; `next` is the cursor (`after`, or `before` when the newest come first)."""
+    """One page of entries; `next` is the cursor (`after`, or `before` when the newest come first).
+
+    Less than `limit` of them where entries are long: a page ends when it has PAGE_BYTES.
+    """
     name, last = state.dataset.name, state.head.sequence
     if newest_first:
         end = last if before is None else min(before - 1, last)
-        rows = store.entries(name, max(0, end - limit), min(limit, end)) if end > 0 else []
-        rows = [row for row in reversed(rows) if row.sequence <= end]
+        rows = list(_until_full(_backwards(store, name, end, limit)))
         following = rows[-1].sequence if rows and rows[-1].sequence > 1 else None
     else:
-        rows = [row for row in store.entries(name, after, limit) if row.sequence <= last]
+        rows = [row for row in _until_full(_forwards(store, name, after, limit)) if row.sequence <= last]
         following = rows[-1].sequence if rows and rows[-1].sequence < last else None
     return {"items": [_shown(row) for row in rows], "next": following}
+
+
+def _until_full(rows: Iterator[Row]) -> Iterator[Row]:
+    size = 0
+    for row in rows:
+        yield row
+        size += len(row.body)
+        if size >= PAGE_BYTES:
+            return
+
+
+def _forwards(store: Store, name: str, after: int, limit: int) -> Iterator[Row]:
+    while limit > 0:
+        part = store.entries(name, after, min(limit, _AT_ONCE))
+        yield from part
+        if len(part) < min(limit, _AT_ONCE):
+            return
+        after, limit = part[-1].sequence, limit - len(part)
+
+
+def _backwards(store: Store, name: str, end: int, limit: int) -> Iterator[Row]:
+    while limit > 0 and end > 0:
+        number = min(limit, end, _AT_ONCE)
+        yield from (row for row in reversed(store.entries(name, end - number, number)) if row.sequence <= end)
+        end, limit = end - number, limit - number
 
 
 def _shown(row: Row) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from accountant.budgets import ANY_BUDGET, Budget
 from accountant.commands import Caller, Prepared, prepare
 from accountant.documents import dumps, read_json, validated
+from accountant.effort import check_effort
 from accountant.errors import (
     Forbidden,
     IdempotencyKeyRequired,
@@ -31,11 +32,11 @@ _HOLD: Final = re.compile(r"(?:([0-9a-f]{4})-)?([1-9][0-9]{0,15})\.([0-9a-f]{8})
 def prepared_charge(body: Body | Mapping[str, Any], *, hold: bool = False) -> Prepared:
     """A charge request, or with `hold` that of a hold, parsed and warmed.
 
-    Raises MalformedBody, InvalidRequest or BodyTooLarge.
+    Raises MalformedBody, BodyTooLarge or InvalidRequest; TooMuchToCompute, before anything is computed.
     """
-    if isinstance(body, bytes):
-        return prepare(body, read_json(body), hold=hold).warm()
-    return prepare(dumps(body), body, hold=hold).warm()
+    document, text = (read_json(body), body) if isinstance(body, bytes) else (body, dumps(body))
+    check_effort(document)
+    return prepare(text, document, hold=hold).warm()
 
 
 def called(by: Caller | str) -> Caller:

@@ -1,6 +1,7 @@
 """The accountant's embedded face: documents in, documents out. The HTTP service is a thin layer over it."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -26,8 +27,9 @@ from accountant.convert import convert
 from accountant.decide import frozen_error
 from accountant.decisions import Admitted, Refused, Replayed
 from accountant.desk import READS_MAX, Desk
-from accountant.documents import understood, validated
+from accountant.documents import read_json, understood, validated
 from accountant.dp_events import convert_event
+from accountant.effort import at_most
 from accountant.entries import MARK, hold_id
 from accountant.errors import (
     BodyTooLarge,
@@ -39,6 +41,7 @@ from accountant.errors import (
     NotFrozen,
     OdometerError,
     StoreUnavailable,
+    TooMuchToCompute,
     UnknownBudget,
     UnknownHold,
 )
@@ -184,22 +187,21 @@ class Accountant(Desk):
         self, name: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
     ) -> tuple[dict[str, Any], bool]:
         """(receipt, replayed). Nothing may be released before this returns."""
-        return self._charge(name, self.checked(name, key, body), key, by)
+        return self._charge(name, self.checked(name, key, body, called(by)), key, by)
 
     def hold(
         self, name: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
     ) -> tuple[dict[str, Any], bool]:
         """(receipt with the hold, replayed). What it holds is spent until it is settled for less."""
-        return self._charge(name, self.checked(name, key, body, hold=True), key, by)
+        return self._charge(name, self.checked(name, key, body, called(by), hold=True), key, by)
 
     def checked(
-        self, name: str, key: str | None, body: Body | Mapping[str, Any], *, hold: bool = False
+        self, name: str, key: str | None, body: Body | Mapping[str, Any], by: Caller, *, hold: bool = False
     ) -> Prepared:
         """A request, once name and key are such that it can be decided."""
         if not is_slug(name):
             raise unknown_dataset(name)
-        idempotency_key(key)
-        return self.prepare(name, body, hold=hold)
+        return self.prepare(name, body, hold=hold, once=(idempotency_key(key), by))
 
     def _charge(
         self, name: str, prepared: Prepared, key: str | None, by: Caller | str
@@ -252,17 +254,22 @@ class Accountant(Desk):
         )
         return document, replayed
 
-    def refusal(self, outcome: Outcome, command: ChargeCommand) -> OdometerError:
-        """The error to raise; a refusal says what is short and what would fit. May take milliseconds."""
+    def refusal(self, outcome: Outcome, command: ChargeCommand, *, advise: bool = True) -> OdometerError:
+        """The error to raise; a refusal says what is short and what would fit. May take 0.2 s.
+
+        Without `advise` it says neither, but at once: that it was refused does not wait for why.
+        """
         error = outcome.error if isinstance(outcome, Refused) else outcome
         if isinstance(error, BudgetExceeded) and isinstance(outcome, Refused) and outcome.state is not None:
-            question = advice.Question(outcome.state, command.touched, outcome.at)
+            question = advice.Question(outcome.state, command.touched, outcome.at).within(advice.ADVICE_S)
+            notes = [*command.prepared.notes, *(() if advise else (advice.POSTPONED,))]
+            nothing: dict[str, Any] = dict.fromkeys(advice.PARTS)
             error.fields = {
                 **{name: value for name, value in error.fields.items() if name != "budgets"},
                 "dataset": outcome.state.dataset.name,
-                "refusals": advice.refusals(question, command.prepared.loss),
-                "would_fit": advice.would_fit(question, command.prepared),
-                "notes": command.prepared.notes,
+                "refusals": advice.refusals(question, command.prepared.loss) if advise else [],
+                "would_fit": advice.would_fit(question, command.prepared, notes) if advise else nothing,
+                "notes": notes,
             }
         if not isinstance(error, OdometerError):
             raise TypeError(f"not a refusal: {outcome!r}")
@@ -279,14 +286,14 @@ class Accountant(Desk):
             raise frozen_error(state)
         check_fits_dataset(state, prepared)
         question = advice.Question(state, command.touched, max(state.time, self.clock()))
-        fitting = question.fits(prepared.loss)
+        fitting, notes = question.fits(prepared.loss), list(prepared.notes)
         extra = prepared.loss if fitting else None
         return {
             "fits": fitting and not state.closed,
             "left": receipts.left(state, command.touched, question.time, extra),
             "refusals": advice.refusals(question, prepared.loss),
-            "would_fit": advice.would_fit(question, prepared),
-            **({"notes": prepared.notes} if prepared.notes else {}),
+            "would_fit": advice.would_fit(question.within(advice.ADVICE_S), prepared, notes),
+            **({"notes": notes} if notes else {}),
         }
 
     def _as_charged(self, name: str, stream: str, command: ChargeCommand) -> State:
@@ -584,13 +591,46 @@ class Accountant(Desk):
 
     # -- inside
 
-    def prepare(self, name: str, body: Body | Mapping[str, Any], *, hold: bool = False) -> Prepared:
-        """A charge request for a dataset, parsed and warmed; a dataset that is unknown is said first."""
+    def prepare(
+        self,
+        name: str,
+        body: Body | Mapping[str, Any],
+        *,
+        hold: bool = False,
+        once: tuple[str, Caller] | None = None,
+    ) -> Prepared:
+        """A charge request for a dataset, parsed and warmed; a dataset that is unknown is said first.
+
+        What was admitted `once`, under a key of a caller, is answered again however much it is to compute.
+        """
         try:
             return prepared_charge(body, hold=hold)
+        except TooMuchToCompute:
+            self.state(name)
+            if once is None or not self._was_charged(name, body, *once):
+                raise
         except (BodyTooLarge, InvalidRequest):
             self.state(name)
             raise
+        with at_most(math.inf):
+            return prepared_charge(body, hold=hold)
+
+    def _was_charged(self, name: str, body: Body | Mapping[str, Any], key: str, caller: Caller) -> bool:
+        """Whether a caller's key is in the ledger that the request goes to."""
+        document = read_json(body) if isinstance(body, bytes) else body
+        units, shards = document.get("units"), self._bound(name).shards
+        stream = name
+        if shards:
+            if not isinstance(units, list) or not all(isinstance(unit, str) for unit in units) or not units:
+                return False
+            stream = shard_stream(name, shard_of_units(units, shards))
+        return bool(self.store.find(stream, [f"{caller.principal}/{key}"]))
+
+    def known_dataset(self, name: str) -> None:
+        """Raise UnknownDataset, or LedgerRolledBack, unless a dataset can be charged. Read once."""
+        if not is_slug(name):
+            raise unknown_dataset(name)
+        self._bound(name)
 
     def _dataset_document(self, state: State) -> dict[str, Any]:
         dataset = state.dataset

@@ -19,9 +19,11 @@ from accountant.service import Accountant
 from accountant.stores import open_store
 from api import dashboard, problems
 from api.auth import KeyRing
+from api.lanes import Lanes
 from api.metrics import CONTENT_TYPE, page, registry_of
 from api.openapi import describe
 from api.operations import CHARGE, OPERATIONS
+from api.recognising import Doorkeeper
 from api.routes.charges import ChargeEndpoint, ChargesFirst
 from api.routes.endpoint import endpoint
 from api.settings import Settings
@@ -87,7 +89,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         sink = LoopSink(accountant.teller, settings.slow_after_s)
         app.state.accountant, app.state.ring = accountant, ring
         app.state.sign_ins = SignIns(store, ring, settings.sign_in_s)
-        app.state.charges = ChargeEndpoint(accountant, ring, sink)
+        app.state.door, app.state.lanes = Doorkeeper(ring, settings.slow_after_s), Lanes()
+        app.state.charges = ChargeEndpoint(accountant, app.state.door, sink, app.state.lanes)
         app.state.metrics = registry_of(accountant.teller, app.state.charges.counts)
         charge = Route(CHARGE.path, app.state.charges, methods=["POST"])  # for what ChargesFirst lets pass
         app.router.routes.append(charge)

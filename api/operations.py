@@ -138,7 +138,7 @@ class Again:
 Handler = Callable[[Call], Any]
 _ON_A_DATASET = (errors.UnknownDataset, errors.LedgerCorrupt, errors.LedgerRolledBack)
 _WITH_A_BODY = (errors.MalformedBody, errors.BodyTooLarge, errors.InvalidRequest)
-_ALWAYS = (errors.StoreUnavailable, errors.InternalError)
+_ALWAYS = (errors.StoreUnavailable, errors.InternalError, errors.TooManyRequests)
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,8 @@ class Operation:
             found += _ON_A_DATASET
         if self.body is not None:
             found += _WITH_A_BODY
+        if self.computes:
+            found += (errors.TooMuchToCompute,)
         if self.query is not None:
             found += (errors.InvalidRequest,)
         return tuple(sorted(set(found), key=lambda kind: (kind.status, kind.code)))
@@ -296,6 +298,7 @@ CHARGE = Operation(
     None,  # answered by the hot route of its own
     replies.Receipt,
     body=CHARGES,
+    computes=True,
     status=201,
     refuses=_CHARGING,
     headers=_KEYED,

@@ -3,10 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 
 from accountant.book import Outcome
 from accountant.commands import Command
@@ -18,36 +17,11 @@ log = logging.getLogger("odometer.api")
 T = TypeVar("T")
 
 
-class Lane:
-    """At most so many threads for work that computes long: all other work keeps its own threads.
-
-    Curves of new mechanisms and advice may take seconds. Without a lane, a few callers who ask for much of
-    that would hold every worker thread, and no key could be looked up for a charge that costs nothing.
-    """
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, CapacityLimiter] = WeakKeyDictionary()
-
-    def limiter(self) -> CapacityLimiter:
-        """The limit in the running loop."""
-        loop = asyncio.get_running_loop()
-        return self._limiters.setdefault(loop, CapacityLimiter(self._threads))
-
-
-COMPUTING: Final = Lane(2)
-"""Checks, conversions, advice, and the weights of new budgets."""
-PREPARING: Final = Lane(2)
-"""The curves of new charges: what readers ask for does not stand in their way."""
-SURVEYING: Final = Lane(2)
-"""Reads that evaluate much of a dataset: a page of scopes, a history. Checks and settlements pass them."""
-
-
-async def in_thread(limit_s: float, work: Callable[..., T], *arguments: Any, lane: Lane | None = None) -> T:
+async def in_thread(limit_s: float, work: Callable[..., T], *arguments: Any) -> T:
     """What `work` returns, from a worker thread. Raises StoreUnavailable when it takes above `limit_s`.
 
-    A thread that hangs on the store is not given up: it keeps its place among the worker threads, so
-    that a store that answers nobody holds a bounded number of them, and every caller still hears 503.
+    For what the service itself asks; a request's own work is done in a lane.
+
     Work whose caller was told so before it began is not begun.
     """
     late = False
@@ -57,7 +31,7 @@ async def in_thread(limit_s: float, work: Callable[..., T], *arguments: Any, lan
             raise StoreUnavailable("nobody waits for this any more")
         return work(*arguments)
 
-    task = asyncio.ensure_future(to_thread.run_sync(begin, limiter=lane.limiter() if lane else None))
+    task = asyncio.ensure_future(to_thread.run_sync(begin))
     await asyncio.wait({task}, timeout=limit_s)
     if task.done():
         return task.result()

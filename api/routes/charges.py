@@ -3,26 +3,34 @@
 import logging
 import re
 from collections import OrderedDict
+from functools import partial
 from time import perf_counter
+from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from accountant.commands import Prepared
+from accountant.book import Outcome
+from accountant.commands import Caller, ChargeCommand, Prepared
 from accountant.decisions import Admitted, Replayed
 from accountant.documents import BODY_MAX, read_json
-from accountant.errors import BudgetExceeded, OdometerError
+from accountant.errors import OdometerError, StoreUnavailable, TooManyRequests
 from accountant.requests import idempotency_key, is_slug, unknown_dataset
 from accountant.service import Accountant
-from api.auth import KeyRing, Role, allowed
+from api.auth import Identity, Role
 from api.incoming import bearer, header, read_body
+from api.lanes import Lanes
 from api.metrics import ChargeCounts, outcome_of
 from api.problems import MEDIA_TYPE, NEVER_KEPT, internal_error, problem_bytes, problem_headers
-from api.waiting import COMPUTING, PREPARING, LoopSink, in_thread
+from api.recognising import Doorkeeper
+from api.routes.computing import computed
+from api.waiting import LoopSink
 
 log = logging.getLogger("odometer.api")
 
-_CACHED_REQUESTS = 2048
-_CACHED_BODY_MAX = 4096
+_KNOWN_BYTES: Final = 16 * 1024 * 1024
+_KNOWN_BODY_MAX: Final = 4096
+_ADVICE_WAIT_S: Final = 2.0
+"""How long a refusal waits for the advice that goes with it."""
 _PATH = re.compile(r"/v1/datasets/([^/]+)/charges")
 _NEVER_KEPT = [(name.encode(), text.encode()) for name, text in NEVER_KEPT.items()]
 _JSON = (b"content-type", b"application/json")
@@ -48,18 +56,45 @@ class ChargesFirst:
         await self._app(scope, receive, send)
 
 
-class ChargeEndpoint:
-    """Reads, recognises, asks the teller, writes the receipt.
+class KnownRequests:
+    """Requests that were admitted, by their bytes: a training job sends the same body step after step.
 
-    A training job sends the same body step after step: parsed requests are kept by their bytes, so
-    that their curves are computed once. A request that is new is prepared in a thread.
+    Bounded in bytes, and entered once a charge was admitted: what was only asked for fills no memory.
     """
 
-    def __init__(self, accountant: Accountant, ring: KeyRing, sink: LoopSink) -> None:
-        self._accountant = accountant
-        self._ring = ring
-        self._sink = sink
+    def __init__(self, most_bytes: int = _KNOWN_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._prepared: OrderedDict[bytes, Prepared] = OrderedDict()
+        self.get = self._prepared.get
+
+    def add(self, body: bytes, prepared: Prepared) -> None:
+        """Keep a request; the oldest ones make room."""
+        if len(body) > _KNOWN_BODY_MAX or body in self._prepared:
+            return
+        self._prepared[body] = prepared
+        self._bytes += _bytes_of(body, prepared)
+        while self._bytes > self._most_bytes:
+            self._bytes -= _bytes_of(*self._prepared.popitem(last=False))
+
+
+def _bytes_of(body: bytes, prepared: Prepared) -> int:
+    """About what is kept of a request, in bytes: a test holds it to what is."""
+    return 8192 + 8 * len(body) + 16384 * len(prepared.charges)
+
+
+class ChargeEndpoint:
+    """Recognises the key, reads, asks the teller, writes the receipt.
+
+    Requests that are known need no thread: their curves are computed once. A new one is prepared in a lane.
+    """
+
+    def __init__(self, accountant: Accountant, door: Doorkeeper, sink: LoopSink, lanes: Lanes) -> None:
+        self._accountant = accountant
+        self._door = door
+        self._sink = sink
+        self._lanes = lanes
+        self._known = KnownRequests()
         self.counts = ChargeCounts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,38 +117,57 @@ class ChargeEndpoint:
 
     async def _charge(self, scope: Scope, receive: Receive) -> tuple[bytes, bool]:
         headers, name = scope["headers"], scope["path_params"]["dataset"]
+        # The key first: who has none gets nothing read, and nothing computed.
+        identity = await self._door.admit(bearer(header(headers, b"authorization")), Role.charger)
         body = await read_body(receive)
-        prepared = self._prepared.get(body)
-        if prepared is None and len(body) <= BODY_MAX:
-            read_json(body)  # 400 comes before anything else
-        key = idempotency_key(header(headers, b"idempotency-key"))
-        token = bearer(header(headers, b"authorization"))
-        if not self._ring.settled(token):
-            await in_thread(self._sink.slow_after_s, self._ring.refresh)
-        identity = allowed(self._ring.cached(token), Role.charger)
+        key, prepared = header(headers, b"idempotency-key"), self._known.get(body)
+        new = prepared is None
+        if prepared is None:
+            work = partial(self._prepare, name, body, key, identity.caller)
+            prepared = await computed(self._lanes, identity.principal, self._limit_s, len(body), work)
+        key = idempotency_key(key)
         if not is_slug(name):
             raise unknown_dataset(name)
-        if prepared is None:
-            prepared = await in_thread(self._sink.slow_after_s, self._prepare, name, body, lane=PREPARING)
-        limit_s = self._sink.slow_after_s
         if prepared.units is not None:  # which shard keeps them is asked of the store
-            stream, command = await in_thread(
-                limit_s, self._accountant.command, name, prepared, key, identity.caller
+            stream, command = await self._lanes.reading.run(
+                identity.principal,
+                self._limit_s,
+                self._accountant.command,
+                name,
+                prepared,
+                key,
+                identity.caller,
             )
         else:
             stream, command = self._accountant.command(name, prepared, key, identity.caller)
         outcome = await self._sink.ask(stream, command)
         if isinstance(outcome, Admitted | Replayed):
+            if new:
+                self._known.add(body, prepared)
             return self._accountant.receipt(outcome, command)
-        error = await in_thread(limit_s, self._accountant.refusal, outcome, command, lane=COMPUTING)
-        if error.status == BudgetExceeded.status:  # a refusal is no entry: the log is where it can be found
-            log.info("refused %s a charge of %s: %s", identity.principal, name, error.detail)
-        raise error
+        raise await self._refusal(outcome, command, identity)
 
-    def _prepare(self, name: str, body: bytes) -> Prepared:
-        prepared = self._accountant.prepare(name, body)
-        if len(body) <= _CACHED_BODY_MAX:
-            self._prepared[body] = prepared
-            while len(self._prepared) > _CACHED_REQUESTS:
-                self._prepared.popitem(last=False)
-        return prepared
+    @property
+    def _limit_s(self) -> float:
+        return self._sink.slow_after_s
+
+    def _prepare(self, name: str, body: bytes, key: str | None, caller: Caller) -> Prepared:
+        """A new request, in a thread. First what is wrong with its form, then with its dataset."""
+        if len(body) <= BODY_MAX:
+            read_json(body)
+        once = idempotency_key(key)
+        self._accountant.known_dataset(name)
+        return self._accountant.prepare(name, body, once=(once, caller))
+
+    async def _refusal(self, outcome: Outcome, command: ChargeCommand, identity: Identity) -> OdometerError:
+        """The error of an outcome that is one. That it was refused is said also without time for why."""
+        try:
+            return await self._lanes.quick.run(
+                identity.principal,
+                min(_ADVICE_WAIT_S, self._limit_s),
+                self._accountant.refusal,
+                outcome,
+                command,
+            )
+        except (TooManyRequests, StoreUnavailable):
+            return self._accountant.refusal(outcome, command, advise=False)

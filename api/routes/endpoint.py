@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -10,28 +12,36 @@ from starlette.responses import Response
 from accountant.documents import BODY_MAX, invalid, read_json
 from api.auth import Identity, allowed
 from api.incoming import bearer, from_another_page, header, read_body, ticket
+from api.lanes import Lanes
 from api.operations import Again, Call, Operation
-from api.waiting import COMPUTING, SURVEYING, in_thread
+from api.routes.computing import QUICK_BYTES, computed
+
+_BROWSERS: Final = "~browsers"
+"""Who waits for tickets to be looked up; no principal has such a name."""
 
 
 def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    """The handler of an operation. Order of refusals: 400, 401, 403, 404, 413, 422, 409."""
+    """The handler of an operation. Refusals in order: 401, 403, 429, 400, 404, 413, 422, 409."""
 
     async def handle(request: Request) -> Response:
-        body = b""
-        if operation.body is not None:
-            body = await read_body(request.receive)
-            if len(body) <= BODY_MAX:
-                read_json(body)
-        limit_s: float = request.app.state.settings.slow_after_s
-        lane = COMPUTING if operation.computes else SURVEYING if operation.surveys else None
-        return await in_thread(limit_s, _work, operation, request, body, lane=lane)
+        state = request.app.state
+        # The key first: who has none gets nothing read, and nothing computed.
+        limit_s: float = state.settings.slow_after_s
+        who = await _identity(operation, request, limit_s)
+        body = await read_body(request.receive) if operation.body is not None else b""
+        lanes: Lanes = state.lanes
+        work = partial(_work, operation, request, body, who)
+        if operation.computes:
+            return await computed(lanes, who.principal, limit_s, len(body), work)
+        lane = lanes.surveying if operation.surveys or len(body) > QUICK_BYTES else lanes.reading
+        return await lane.run(who.principal, limit_s, work)
 
     return handle
 
 
-def _work(operation: Operation, request: Request, body: bytes) -> Response:
-    who = _identity(operation, request)
+def _work(operation: Operation, request: Request, body: bytes, who: Identity) -> Response:
+    if operation.body is not None and len(body) <= BODY_MAX:
+        read_json(body)
     document = operation.run(_call(operation, request, body, who)) if operation.run else None
     if document is None:
         return Response(status_code=operation.status)
@@ -42,14 +52,16 @@ def _work(operation: Operation, request: Request, body: bytes) -> Response:
     return Response(text, status, media_type="application/json")
 
 
-def _identity(operation: Operation, request: Request) -> Identity:
+async def _identity(operation: Operation, request: Request, limit_s: float) -> Identity:
     state, headers = request.app.state, request.scope["headers"]
     token = bearer(header(headers, b"authorization"))
     if token is None and request.method == "GET" and not from_another_page(headers):
         given = ticket(headers, https=state.settings.https or request.url.scheme == "https")
         if given is not None:
-            return allowed(state.sign_ins.identify(given), operation.role)
-    who: Identity = state.ring.require(token, operation.role)
+            lanes: Lanes = state.lanes
+            found = await lanes.reading.run(_BROWSERS, limit_s, state.sign_ins.identify, given)
+            return allowed(found, operation.role)
+    who: Identity = await state.door.admit(token, operation.role)
     return who
 
 

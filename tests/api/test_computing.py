@@ -1,6 +1,5 @@
 """Work that computes long has threads of its own: whoever asks for much of it stops nobody else's charges."""
 
-import asyncio
 import threading
 from typing import Any
 
@@ -8,42 +7,7 @@ import pytest
 from serving import live
 
 import accountant.budgets
-from accountant.errors import StoreUnavailable
 from accountant.service import Accountant
-from api.waiting import Lane, in_thread
-
-
-def test_a_lane_leaves_the_other_threads_alone() -> None:
-    """However much long work waits, short work is done at once."""
-
-    async def run() -> None:
-        go, lane = threading.Event(), Lane(2)
-        busy = [asyncio.ensure_future(in_thread(30, go.wait, 30, lane=lane)) for _ in range(100)]
-        await asyncio.sleep(0)
-        assert await in_thread(10, lambda: "done") == "done"
-        assert not any(task.done() for task in busy)
-        go.set()
-        assert all(await asyncio.gather(*busy))
-
-    asyncio.run(run())
-
-
-def test_work_that_nobody_waits_for_is_not_begun() -> None:
-    """Its caller heard 503 while it queued: it must not be done afterwards, unseen."""
-    begun: list[int] = []
-
-    async def run() -> None:
-        go, lane = threading.Event(), Lane(1)
-        first = asyncio.ensure_future(in_thread(30, go.wait, 30, lane=lane))
-        await asyncio.sleep(0)
-        with pytest.raises(StoreUnavailable):
-            await in_thread(0.05, begun.append, 1, lane=lane)
-        go.set()
-        await first
-        await in_thread(10, begun.append, 2, lane=lane)
-
-    asyncio.run(run())
-    assert begun == [2]
 
 
 def test_charges_go_on_while_conversions_hold_their_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -258,20 +258,27 @@ def test_a_wrong_bearer_is_not_saved_by_a_right_cookie(service: Live, operation:
     is_problem(send(service, operation, "po_unknown", headers=headers), "unauthenticated")
 
 
-# Which refusal comes first: 400, 401, 403, 404, 413, 422, 409
-
-
-@with_a_body
-def test_malformed_comes_before_the_key(service: Live, operation: Operation) -> None:
-    is_problem(send(service, operation, None, content=b'{"a": 1'), "malformed-body")
+# Which refusal comes first: 401, 403, 400, 404, 413, 422, 409
 
 
 @with_a_body
 @pytest.mark.parametrize(
-    "body", [b'{"zzz": 1}', b"[]", b"null", b" " * (BODY_MAX + 1)], ids=["field", "list", "null", "large"]
+    "body",
+    [b'{"a": 1', b'{"zzz": 1}', b"[]", b"null", b" " * (BODY_MAX + 1)],
+    ids=["malformed", "field", "list", "null", "large"],
 )
-def test_the_key_comes_before_what_is_in_the_body(service: Live, operation: Operation, body: bytes) -> None:
+def test_the_key_comes_before_the_body(service: Live, operation: Operation, body: bytes) -> None:
+    """Nothing is read, and nothing computed, for whoever has no key, or one that may not do this."""
     is_problem(send(service, operation, None, content=body), "unauthenticated")
+    is_problem(send(service, operation, "po_unknown", content=body), "unauthenticated")
+    if operation.role is not Role.reader:
+        is_problem(send(service, operation, "reader", content=body), "forbidden")
+
+
+@with_a_body
+def test_malformed_comes_before_the_dataset(service: Live, operation: Operation) -> None:
+    more = {"dataset": "nowhere"} if "{dataset}" in operation.path else {}
+    is_problem(send(service, operation, content=b'{"a": 1', **more), "malformed-body")
 
 
 @on_a_dataset

@@ -54,7 +54,9 @@ __all__ = [
     "SeveralShards",
     "StoreUnavailable",
     "TooManyHolds",
+    "TooManyRequests",
     "TooManySessions",
+    "TooMuchToCompute",
     "Unauthenticated",
     "UnexpectedAnswer",
     "UnknownBudget",
@@ -71,7 +73,9 @@ __all__ = [
 
 
 class MalformedBody(ProblemError):
-    """The body is not one well-formed JSON document (syntax, NaN, duplicate keys, encoding, depth)."""
+    """The body is not one well-formed JSON document (syntax, NaN, duplicate keys, encoding, depth, too many
+    values).
+    """
 
     code = "malformed-body"
     title = "The body is not well-formed JSON"
@@ -182,6 +186,14 @@ class SeveralShards(ProblemError):
 
     code = "several-shards"
     title = "These units are kept in several shards"
+    retryable = False
+
+
+class TooMuchToCompute(ProblemError):
+    """The mechanisms take more processor time than one request may ask for. Send them in several requests."""
+
+    code = "too-much-to-compute"
+    title = "This is too much to compute at once"
     retryable = False
 
 
@@ -330,6 +342,16 @@ class IfMatchRequired(ProblemError):
     retryable = False
 
 
+class TooManyRequests(ProblemError):
+    """Too many requests of this key's principal wait already. Nothing was done for this one; others are not
+    concerned. Retry-After says when to ask again.
+    """
+
+    code = "too-many-requests"
+    title = "Too many requests at once"
+    retryable = True
+
+
 class InternalError(ProblemError):
     """A fault of the service. Whether the request took effect is unknown: ask again with the same key."""
 
@@ -415,7 +437,9 @@ BY_CODE: Final[dict[str, type[ProblemError]]] = {
     "several-shards": SeveralShards,
     "store-unavailable": StoreUnavailable,
     "too-many-holds": TooManyHolds,
+    "too-many-requests": TooManyRequests,
     "too-many-sessions": TooManySessions,
+    "too-much-to-compute": TooMuchToCompute,
     "unauthenticated": Unauthenticated,
     "unknown-budget": UnknownBudget,
     "unknown-dataset": UnknownDataset,
