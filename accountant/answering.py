@@ -1,11 +1,12 @@
 """The decisions on sessions beside their charges: may a step be taken, and the end at no cost. Pure."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from accountant.commands import EndCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import entry_hash, entry_id
+from accountant.entries import content, entry_hash, entry_id
 from accountant.errors import (
     Forbidden,
     InvalidRequest,
@@ -15,7 +16,7 @@ from accountant.errors import (
     TooManySessions,
     UnknownSession,
 )
-from accountant.ledger import State
+from accountant.ledger import WINDOWS_REACHED, State
 from accountant.open_sessions import SESSIONS_MAX, SESSIONS_OF_ONE_MAX, Answer, Opening, OpenSession
 from accountant.stores import Row
 
@@ -97,8 +98,11 @@ def check_run(state: State, session: str, found: OpenSession, run: int) -> None:
         )
 
 
-def end(state: State, command: EndCommand, known: Row | None, time: str) -> Decision:
-    """Once. A session of a closed dataset can end too: nothing is charged."""
+def end(state: State, command: EndCommand, known: Row | None, time: str, opened: Row | None) -> Decision:
+    """Once. A session of a closed dataset can end too: nothing is charged.
+
+    `opened` is the entry that opened it.
+    """
     number = command.session
     if known is not None:
         return _again(state, command, known)
@@ -114,7 +118,26 @@ def end(state: State, command: EndCommand, known: Row | None, time: str) -> Deci
         check_kept(state, entry_id(number, command.mark), command.opened)
         check_run(state, entry_id(number, command.mark), found, command.run)
         document |= {"above": found.above + 1, "run": command.run, "key": command.key}
-    return admit(state, document, command.ledger_key)
+    if not state.windows:
+        return admit(state, document, command.ledger_key)
+    document["opened"] = opened_part(opened, state.dataset.name, number, command.mark)
+    return admit(state, document, command.ledger_key, WINDOWS_REACHED)
+
+
+def opened_part(row: Row | None, name: str, number: int, mark: str) -> dict[str, Any]:
+    """Whose odometers a session moves, from the entry that opened it. Raises LedgerCorrupt."""
+    if row is None or not row.hash.startswith(mark):
+        raise LedgerCorrupt(
+            f"entry {number} of dataset {name}, which opened a session, is not there: run odometer verify",
+            sequence=number,
+        )
+    return part_of(content(row, name))
+
+
+def part_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What the entry that opens a session says of whose odometers it moves."""
+    command = {part: entry["command"][part] for part in ("group", "partitions") if part in entry["command"]}
+    return {"command": command, **{part: entry[part] for part in ("principal", "team") if part in entry}}
 
 
 def _again(state: State, command: EndCommand, known: Row) -> Decision:

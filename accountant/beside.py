@@ -83,7 +83,8 @@ def _compare_count(name: str, state: State, blob: bytes | None, report: Report) 
     try:
         line = as_bytes(blob).decode("ascii")
         words = state.lexicon
-        theirs = words.decode(grid, line) if life else InWindow.decode(grid, line, words).loss
+        counted = None if life else InWindow.decode(grid, line, words)
+        theirs = words.decode(grid, line) if counted is None else counted.loss
     except ValueError as error:
         return part(f"its stored totals cannot be read: {error}")
     if ours is None:
@@ -95,6 +96,8 @@ def _compare_count(name: str, state: State, blob: bytes | None, report: Report) 
             f"the store holds {differs.theirs}, the entries add up to {differs.ours}{differs.also}",
             differs.where,
         )
+    if within is not None and counted is not None and counted.open != within.open:
+        return part("the store says otherwise than the entries what of it is open")
     return False
 
 

@@ -9,10 +9,12 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any, Final, Protocol
 
+from accountant import carrying
 from accountant.commands import (
     ChargeCommand,
     Command,
     DeriveCommand,
+    EndCommand,
     FreezeCommand,
     Keyed,
     LookCommand,
@@ -162,7 +164,7 @@ class Book:
         held = self._held(stream, before, jobs)
         if before is not None:
             planned = before if dataset is None else replace(before, budgets=dataset.budgets)
-            names = (*planned.standing, *self._names(planned, jobs, held))
+            names = (*planned.standing, *self._names(planned, jobs, held), *self._open_names(planned))
             before = with_blobs(self._store, before, names)
             if before is None:
                 self.behind(stream)
@@ -183,6 +185,7 @@ class Book:
     ) -> Plan | None:
         known = self._known(stream, before, _keys(jobs))
         known |= self._settlements(stream, jobs, known)
+        self._carry(draft, now)
         followed, decisions = len(draft.entries), []
         for job in jobs:
             outcome = _judge(draft.state, job.command, known, now, held)
@@ -196,10 +199,37 @@ class Book:
                     if before is None:
                         self.behind(stream)
                         return None
+                self._carry(draft, now)
             decisions.append((job, outcome))
         if len(draft.entries) == followed:
             return self._without_append(stream, before, decisions)
         return self._plan(stream, decisions, before, draft)
+
+    def _carry(self, draft: _Draft, now: str) -> None:
+        """Where windows do not count what is open, an entry first says what is. Raises LedgerCorrupt."""
+        state = draft.state
+        if state is not None and state.frozen is None and state.must_carry:
+            draft.take(carrying.carried(state, self._open_parts(state, draft.entries), now))
+
+    def _open_names(self, state: State, new: Sequence[NewEntry] = ()) -> tuple[str, ...]:
+        """The counts that it takes to say what is open, where this must be said."""
+        if state.frozen is not None or not state.must_carry:
+            return ()
+        scopes = dict.fromkeys(carrying.scopes(state, self._open_parts(state, new)))
+        return state.blob_names(scopes)
+
+    def _open_parts(self, state: State, new: Sequence[NewEntry]) -> dict[str, Any]:
+        """`new` are the last entries of `state`, which the store has not yet."""
+        stored = state.head.sequence - len(new)
+
+        def row(number: int) -> Row | None:
+            if number > stored:
+                entry = new[number - stored - 1]
+                return Row(number, entry.hash, entry.body)
+            found = self._store.entries(state.stream, number - 1, 1)
+            return found[0] if found and found[0].sequence == number else None
+
+        return carrying.parts(state, row)
 
     def _settlements(self, stream: str, jobs: Sequence[Job], known: dict[str, Row]) -> dict[str, Row]:
         """Of holds that are asked for again: what they were settled for."""
@@ -220,7 +250,7 @@ class Book:
         if state is None or state.totals.complete:
             return before
         # What the batch itself has begun to count is not stored yet: it stays new, and so is written.
-        names = (*state.standing, *self._names(state, jobs, held))
+        names = (*state.standing, *self._names(state, jobs, held), *self._open_names(state, draft.entries))
         wider = with_blobs(self._store, before, [name for name in names if not in_view(state.totals, name)])
         if wider is not None:
             life, windows = {**wider.totals.life, **state.totals.life}, dict(wider.totals.windows)
@@ -377,6 +407,11 @@ class Book:
                 if entry.get("type") != "held":
                     continue
                 scopes = state.scopes(touched_by(entry), kinds_of(entry))
+            elif isinstance(command, EndCommand) and command.session in held:
+                entry = _entry(held[command.session])
+                if "command" not in entry:
+                    continue
+                scopes = state.scopes(touched_by(entry), ())
             else:
                 continue
             names |= dict.fromkeys(state.blob_names(scopes))
@@ -502,6 +537,8 @@ def _about(command: Command) -> int | None:
     """The number of the entry that a command names."""
     if isinstance(command, SettleCommand):
         return command.hold
+    if isinstance(command, EndCommand):
+        return command.session
     return command.parent if isinstance(command, DeriveCommand) else None
 
 

@@ -20,24 +20,29 @@ from accountant.errors import (
 )
 from accountant.ledger import (
     CHECKPOINT_EVERY,
+    WINDOWS_REACHED,
     State,
     charge_changes,
     charge_totals,
     counted_in,
     open_holds,
+    reaching,
     session_moved,
+    step_lasts,
 )
 from accountant.limits import Refusing, Situation, breadth, refusing
 from accountant.loss import Loss
 from accountant.scopes import DATASET_SCOPE, Touched, shard_of
 from accountant.stores import Head, NewEntry, Row
-from accountant.totals import Totals
+from accountant.totals import Lasting, Totals
 from accountant.windows import seconds_until
 
 HOLDS_MAX: Final = 1000
 """Open holds of a stream."""
 COUNTS_MAX: Final = 8192
 """Counts that one charge may move, over all budgets: 1024 partitions, or 1000 units, under eight of them."""
+WINDOWS_AHEAD: Final = 40
+"""So many windows are looked at for one in which a refused charge fits: holds expire, sessions do not."""
 _quoted = json.encoder.encode_basestring_ascii
 """A string as JSON: what json.dumps does with one, without its detours."""
 
@@ -62,9 +67,14 @@ def charge(
     found = refusals(state, touched, prepared.loss, time)
     if found:
         raise _exceeded(state, found, prepared.loss, time, now)
-    totals = charge_totals(state, touched, prepared.kinds, prepared.losses, time)
     held = _held(state, command, touched, time) if prepared.expires_in_s is not None else None
-    entry, head = _charge_entry(state, command, totals, time, held)
+    lasting, last_of, version = Lasting(held["expires"]) if held else None, None, FORMAT
+    if prepared.session is not None:
+        lasting, last_of = step_lasts(prepared.session.document, state.head.sequence + 1)
+    if state.windows and (held is not None or prepared.session is not None):
+        version, state = WINDOWS_REACHED, reaching(state)
+    totals = charge_totals(state, touched, prepared.kinds, prepared.losses, time, lasting, last_of)
+    entry, head = _charge_entry(state, command, totals, time, held, version)
     changes = charge_changes(state, prepared.losses)
     if prepared.session is not None:
         by = command.by or command.principal
@@ -85,11 +95,23 @@ def _exceeded(state: State, found: list[Refusing], loss: Loss, time: str, now: s
     error = BudgetExceeded(
         f"the charge does not fit: {', '.join(names)} of dataset {state.dataset.name}", budgets=names
     )
-    ends = [one.limit.renews(time) for one in found]
-    if all(end is not None and one.limit.rule.allows(loss) for end, one in zip(ends, found, strict=True)):
+    ends = [_fits_again(state, one, loss, time) for one in found]
+    if all(end is not None for end in ends):
         wait = max(seconds_until(end, now) for end in ends if end is not None)
         error.fields |= {"retryable": True, "retry_after_s": wait}
     return error
+
+
+def _fits_again(state: State, one: Refusing, loss: Loss, time: str) -> datetime | None:
+    """When a window begins that has room for it, beside what is open by now; None when none does soon."""
+    for _ in range(WINDOWS_AHEAD):
+        end = one.limit.renews(time)
+        if end is None:
+            return None
+        time = timestamp(end)
+        if one.limit.rule.allows(one.limit.count(state.totals, one.scopes, time).plus(loss)):
+            return end
+    return None
 
 
 def _held(state: State, command: ChargeCommand, touched: Touched, time: str) -> dict[str, Any]:
@@ -105,7 +127,12 @@ def _held(state: State, command: ChargeCommand, touched: Touched, time: str) -> 
 
 
 def _charge_entry(
-    state: State, command: ChargeCommand, totals: Totals, time: str, held: dict[str, Any] | None
+    state: State,
+    command: ChargeCommand,
+    totals: Totals,
+    time: str,
+    held: dict[str, Any] | None,
+    version: int,
 ) -> tuple[NewEntry, Head]:
     """The canonical bytes of a charge, written directly: the hot path. A test holds it to `canonical`."""
     prepared, sequence = command.prepared, state.head.sequence + 1
@@ -120,7 +147,7 @@ def _charge_entry(
         f'{{{by}"command":{prepared.command},{expires}"key":{_quoted(command.key)},'
         f'"losses":{prepared.losses_json},"prev":"{state.head.hash}",'
         f'"principal":{_quoted(command.principal)},"seq":{sequence},{team}'
-        f'"time":"{time}",{checkpoint}"type":"{"held" if held else "charged"}","v":{FORMAT}{windows}}}'
+        f'"time":"{time}",{checkpoint}"type":"{"held" if held else "charged"}","v":{version}{windows}}}'
     ).encode("ascii")
     digest = entry_hash(body)
     return NewEntry(digest, body, command.ledger_key), Head(sequence, digest)

@@ -31,9 +31,9 @@ def decide(
 ) -> Decision:
     """What to append for `command`, or why not.
 
-    `known` is the entry that the command's key already has, `held` the one that a settlement or a descendant
-    names, `settled` the settlement of the hold that `known` made, `now` a UTC timestamp. A ledger's time
-    never goes back: it is `now`, or that of its last entry if this is later.
+    `known` is the entry that the command's key already has, `held` the one that a settlement, a descendant or
+    the end of a session names, `settled` the settlement of the hold that `known` made, `now` a UTC timestamp.
+    A ledger's time never goes back: it is `now`, or that of its last entry if this is later.
     """
     time = now if state is None else max(state.time, now)
     try:
@@ -52,7 +52,7 @@ def decide(
         if isinstance(command, SettleCommand):
             return settle(state, command, known, held, time)
         if isinstance(command, EndCommand):
-            return end(state, command, known, time)
+            return end(state, command, known, time, held)
         if isinstance(command, DeriveCommand):
             return derive(state, command, known, held, time)
         return administer(state, command, time)

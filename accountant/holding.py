@@ -15,6 +15,7 @@ from accountant.mechanisms.base import thawed
 from accountant.scopes import DATASET_SCOPE, split
 from accountant.settling import check_used, held_entry
 from accountant.stores import Row, Store
+from accountant.totals import counted_windows
 
 
 def read(store: Store, stream: str, name: str, number: int, mark: str) -> dict[str, Any]:
@@ -65,13 +66,17 @@ def held(store: Store, state: State, scope: str | None, now: str) -> Loss:
 
 def unused(store: Store, state: State, now: str) -> State:
     """The state as it would be if every open hold were settled for nothing: of the counts in view alone."""
-    totals = state.totals
-    for _, _, entry in _open(store, state, now):
-        nothing = [Loss.zero(totals.grid)] * len(entry["losses"])
-        taken = refund(totals.grid, entry, nothing, state.composition)
+    totals, grid, composition = state.totals, state.dataset.grid, state.composition
+    for _, expires, entry in _open(store, state, now):
+        nothing = [Loss.zero(grid)] * len(entry["losses"])
+        taken = refund(grid, entry, nothing, composition)
         mine = {scope: loss for scope, loss in taken.items() if totals.complete or scope in totals.life}
-        counted = {key: name for key, name in entry["windows"].items() if key.rpartition("@")[0] in mine}
-        totals = totals.minus(mine, counted)
+        windows = counted_windows(mine, state.windows)
+        if state.must_carry:  # windows do not say what is open: some may have given nothing back
+            counted = {key: name for key, name in entry["windows"].items() if key.rpartition("@")[0] in mine}
+            totals = totals.minus(mine, counted)
+        else:
+            totals = totals.settled(mine, mine, windows, max(state.time, now), expires)
     return state.moved(state.head, state.time, totals)
 
 

@@ -14,13 +14,15 @@ from accountant.limits import Limit
 from accountant.loss import Loss, total
 from accountant.once import once
 from accountant.open_sessions import OpenSession, Sessions, dump, ended, load, moved
-from accountant.scopes import DATASET_SCOPE, Touched, in_window, shard_stream
+from accountant.scopes import DATASET_SCOPE, Touched, in_window, shard_stream, split
 from accountant.stores import EMPTY_HEAD, Head
-from accountant.totals import Totals, added, counted_windows
+from accountant.totals import Lasting, Totals, added, counted_windows
 from accountant.windows import Window, window_name
 
 CHECKPOINT_EVERY: Final = 128
 """Every so many entries one also carries the dataset's totals: history without folding everything."""
+WINDOWS_REACHED: Final = 4
+"""From this format on what is open counts in every window that it reaches."""
 CONFIG_BLOB: Final = "config"
 HOLDS_BLOB: Final = "holds"
 LEXICON_BLOB: Final = "lexicon"
@@ -61,6 +63,8 @@ class State:
     """Which part of a dataset's unit odometers this is."""
     opened: tuple[int, ...] = ()
     """Of a dataset by unit, the shards that were opened: one that is missing was lost."""
+    reached: Mapping[str, tuple[Window, ...]] = field(default_factory=dict)
+    """The windows, by kind of scope, whose counts say what of them is open."""
     version: int = FORMAT
     """The latest format of its entries, at least the usual one."""
     lexicon: Lexicon = field(default_factory=Lexicon)
@@ -103,6 +107,11 @@ class State:
         )
 
     @property
+    def must_carry(self) -> bool:
+        """Whether something is open that windows do not count as open: it must be counted first."""
+        return self.reached != self.windows and bool(self.holds or self.sessions)
+
+    @property
     def composition(self) -> str:
         return self.dataset.composition
 
@@ -137,6 +146,7 @@ class State:
             self.opened,
             self.frozen,
             self.amnesty,
+            self.reached,
             self.version,
         )
 
@@ -155,6 +165,8 @@ class State:
         }
         if self.version > FORMAT:  # whoever reads the state alone sees which version it takes
             document["format"] = self.version
+        if self.reached:
+            document["reached"] = {kind: list(windows) for kind, windows in self.reached.items()}
         if self.opened:
             document["opened"] = list(self.opened)
         if self.frozen is not None:
@@ -193,6 +205,7 @@ class State:
                 frozen=_head(document.get("frozen")),
                 amnesty=_amnesty(document.get("amnesty")),
                 shard=document.get("shard"),
+                reached={kind: tuple(found) for kind, found in document.get("reached", {}).items()},
                 version=document.get("format", FORMAT),
                 opened=tuple(document.get("opened", ())),
                 lexicon=_read_lexicon(dataset.grid, lexicon),
@@ -313,6 +326,40 @@ def _derived(state: State, entry: Mapping[str, Any]) -> State:
     return state
 
 
+def _carried(state: State, entry: Mapping[str, Any]) -> State:
+    """What is open counts from here on in every window that it reaches: nothing said so before."""
+    totals, time = state.totals, entry["time"]
+    for held in entry["holds"].values():
+        totals = _open_in(state, totals, held, Lasting(held["expires"]), time)
+    for number, session in entry["sessions"].items():
+        totals = _open_in(state, totals, session, Lasting(session=int(number)), time)
+    return replace(state, totals=totals, reached=state.windows)
+
+
+def _open_in(state: State, totals: Totals, about: Mapping[str, Any], lasting: Lasting, time: str) -> Totals:
+    """With what is open counted in the windows that did not count it as open."""
+    grid, touched = state.dataset.grid, touched_by(about)
+    scopes = touched.scopes(state.composition)
+    gained = dict.fromkeys(scopes, total(grid, entry_losses(grid, about)))
+    counted, over = about.get("windows", {}), lasting.expires is not None and lasting.expires < time
+    new = [
+        (scope, window)
+        for scope, window in counted_windows(scopes, state.windows)
+        if window not in state.reached.get(split(scope)[0], ())
+        # What expired counts on in the windows that it was made under, and in no newer ones.
+        and not (over and in_window(scope, window) not in counted)
+    ]
+    return totals.carried(gained, new, time, lasting, counted)
+
+
+def _session_closed(state: State, entry: Mapping[str, Any]) -> State:
+    after = replace(state, sessions=ended(state.sessions, entry["session"]))
+    if "opened" not in entry:
+        return after
+    windows = counted_windows(touched_by(entry["opened"]).scopes(state.composition), state.windows)
+    return replace(after, totals=state.totals.ended(entry["session"], windows, entry["time"]))
+
+
 _CHANGES: Final[dict[str, Callable[[State, Mapping[str, Any]], State]]] = {
     "budget_set": _budget_set,
     "partitions_added": lambda state, entry: _with_partitions(state, entry["partitions"]),
@@ -322,14 +369,15 @@ _CHANGES: Final[dict[str, Callable[[State, Mapping[str, Any]], State]]] = {
     # A shard has its dataset's budgets.
     "synced": lambda state, entry: replace(state, budgets=_budgets(entry["budgets"]), closed=entry["closed"]),
     "derived": _derived,
-    "session_closed": lambda state, entry: replace(state, sessions=ended(state.sessions, entry["session"])),
+    "session_closed": _session_closed,
+    "carried": _carried,
     "closed": lambda state, _: replace(state, closed=True),
     "frozen": lambda state, entry: replace(state, frozen=_head(entry["seen"])),
     "unfrozen": lambda state, entry: replace(
         state, frozen=None, amnesty=_amnesty([*entry["seen"], entry["time"]])
     ),
 }
-"""What an entry that moves no total changes of a state, which has its head and time already."""
+"""What an entry that moves no total for life changes of a state, which has its head and time already."""
 
 
 def _budgets(documents: Mapping[str, Any]) -> dict[str, BudgetEntry]:
@@ -376,11 +424,19 @@ def entry_losses(grid: Grid, entry: Mapping[str, Any]) -> list[Loss]:
 
 
 def charge_totals(
-    state: State, touched: Touched, kinds: Sequence[str], losses: Sequence[Loss], time: str
+    state: State,
+    touched: Touched,
+    kinds: Sequence[str],
+    losses: Sequence[Loss],
+    time: str,
+    lasting: Lasting | None = None,
+    last_of: int | None = None,
 ) -> Totals:
-    """The totals after a charge."""
+    """The totals after a charge that goes on releasing `lasting`, or is the last of session `last_of`."""
     gained = added(state.dataset.grid, state.composition, touched, kinds, losses)
-    return state.totals.plus(gained, counted_windows(gained, state.windows), time)
+    windows = counted_windows(gained, state.windows)
+    totals = state.totals.plus(gained, windows, time, lasting)
+    return totals if last_of is None else totals.ended(last_of, windows, time)
 
 
 def charge_changes(state: State, losses: Sequence[Loss]) -> dict[str, Any]:
@@ -389,6 +445,23 @@ def charge_changes(state: State, losses: Sequence[Loss]) -> dict[str, Any]:
     if state.shard is not None:
         changes["lexicon"] = state.lexicon.learned(total(state.dataset.grid, losses))
     return changes
+
+
+def reaching(state: State, version: int = WINDOWS_REACHED) -> State:
+    """The state after an entry of that format, whose windows say what of them is open."""
+    if state.reached == state.windows and state.version >= version:
+        return state
+    return replace(state, reached=state.windows, version=max(state.version, version))
+
+
+def step_lasts(step: Mapping[str, Any], number: int) -> tuple[Lasting | None, int | None]:
+    """(how long a step of a session goes on releasing, the session that it is the last one of).
+
+    `number` is that of the step's own entry.
+    """
+    if "open" in step:
+        return Lasting(session=number), None
+    return (None, step["id"]) if step["last"] else (Lasting(session=step["id"]), None)
 
 
 def session_moved(state: State, head: Head, by: str, step: Mapping[str, Any]) -> Sessions:
@@ -411,12 +484,18 @@ def apply_charge(state: State, head: Head, entry: Mapping[str, Any]) -> State:
     if len(kinds) != len(losses):
         raise ValueError(f"{len(kinds)} charges but {len(losses)} losses")
     touched, time = touched_by(entry), entry["time"]
-    totals = charge_totals(state, touched, kinds, losses, time)
+    held, step = entry["type"] == "held", entry["command"].get("session")
+    lasting, last_of = None, None
+    if entry["v"] >= WINDOWS_REACHED and state.windows and (held or step is not None):
+        lasting = Lasting(entry["expires"]) if held else None
+        if step is not None:
+            lasting, last_of = step_lasts(step, head.sequence)
+        state = reaching(state, entry["v"])
+    totals = charge_totals(state, touched, kinds, losses, time, lasting, last_of)
     if head.sequence % CHECKPOINT_EVERY == 0 and entry.get("totals") != totals.of(DATASET_SCOPE).encode():
         raise ValueError("its checkpoint differs from the sum of the entries before it")
     changes = charge_changes(state, losses)
-    if entry["type"] == "charged":
-        step = entry["command"].get("session")
+    if not held:
         if step is not None:
             changes["sessions"] = session_moved(state, head, entry.get("by", entry["principal"]), step)
         return state.moved(head, time, totals, **changes)
@@ -438,10 +517,14 @@ def refund(grid: Grid, held: Mapping[str, Any], used: Sequence[Loss], compositio
     return added(grid, composition, touched_by(held), kinds_of(held), back)
 
 
-def settle_totals(state: State, held: Mapping[str, Any], used: Sequence[Loss]) -> Totals:
-    """The totals after a hold is settled for the losses `used`."""
-    back = refund(state.dataset.grid, held, used, state.composition)
-    return state.totals.minus(back, held["windows"])
+def settle_totals(state: State, held: Mapping[str, Any], used: Sequence[Loss], time: str) -> Totals:
+    """The totals at `time` after a hold is settled for the losses `used`."""
+    grid, composition = state.dataset.grid, state.composition
+    back = refund(grid, held, used, composition)
+    if "expires" not in held:
+        return state.totals.minus(back, held["windows"])
+    whole = added(grid, composition, touched_by(held), kinds_of(held), entry_losses(grid, held))
+    return state.totals.settled(whole, back, counted_windows(whole, state.windows), time, held["expires"])
 
 
 def _settled(state: State, head: Head, entry: Mapping[str, Any]) -> State:
@@ -449,7 +532,7 @@ def _settled(state: State, head: Head, entry: Mapping[str, Any]) -> State:
         raise ValueError(f"it settles hold {entry['hold']}, which is not open")
     if state.holds[entry["hold"]] < entry["time"]:
         raise ValueError(f"it settles hold {entry['hold']}, which had expired")
-    totals = settle_totals(state, entry["held"], entry_losses(state.dataset.grid, entry))
+    totals = settle_totals(state, entry["held"], entry_losses(state.dataset.grid, entry), entry["time"])
     if head.sequence % CHECKPOINT_EVERY == 0 and entry.get("totals") != totals.of(DATASET_SCOPE).encode():
         raise ValueError("its checkpoint differs from the sum of the entries before it")
     holds = {number: end for number, end in state.holds.items() if number != entry["hold"]}

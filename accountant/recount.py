@@ -16,6 +16,7 @@ from accountant.ledger import CHECKPOINT_EVERY, State, apply, apply_charge, entr
 from accountant.limits import Situation, refusing
 from accountant.loss import Loss
 from accountant.mechanisms.base import STORED, frozen, thawed
+from accountant.recount_open import OpenSessions
 from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_of, shard_parent
 from accountant.sessions import ANY_SESSION
@@ -86,6 +87,7 @@ class Recount:
         self._unlinked = False
         self._over: set[tuple[str, int, str]] = set()
         self._held: dict[int, dict[str, Any]] = {}
+        self._sessions = OpenSessions(self._fault)
         self._keys: dict[str, int] = {}
         self._depths = bytearray()
         """A byte an entry: one more than its distance from a charge, 0 where nothing went out."""
@@ -165,6 +167,9 @@ class Recount:
                     self._check_settlement(row.sequence, entry)
                 elif entry["type"] == "session_closed":
                     self._check_end(row.sequence, entry)
+                    self._sessions.ended(row.sequence, entry)
+                elif entry["type"] == "carried" and self.state is not None:
+                    self._sessions.carried(row.sequence, entry, self.state, self._held)
                 elif entry["type"] == "derived":
                     self._check_descent(row.sequence, entry)
                 self._other(row, entry)
@@ -196,6 +201,7 @@ class Recount:
         self._check_budgets(at, entry, state, losses)
         self._check_shard(at, entry, state)
         self._check_step(at, entry, state)
+        self._sessions.charge(at, entry, state)
         self._check_key(f"{entry.get('by', entry['principal'])}/{entry['key']}", at)
         named = Head(at - 1, entry["prev"])
         # Of a sound ledger the state is taken as it is, with its compiled budgets.
@@ -204,7 +210,7 @@ class Recount:
         moved = self._applied(before, Head(at, row.hash), entry)
         self._check_sum(at, entry, moved.spent)
         if entry["type"] == "held":
-            self._held[at] = held_part(entry)
+            self._held[at] = held_part(entry, lasting=True)
         self.state = moved if moved.time == self._time else replace_time(moved, self._time)
 
     def _applied(self, before: State, head: Head, entry: Mapping[str, Any]) -> State:
@@ -256,7 +262,7 @@ class Recount:
         held = self._held.pop(number, None)
         if held is None:
             self._fault(f"settles hold {number}, which was not open", at)
-        elif held != entry["held"]:
+        elif held_part(held, lasting="expires" in entry["held"]) != entry["held"]:
             self._fault(f"says other things of hold {number} than its entry", at)
         self._check_key(settlement_key(number), at)
         grid = self.state.dataset.grid if self.state else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from accountant.commands import SettleCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import content, entry_hash, hold_id
+from accountant.entries import FORMAT, content, entry_hash, hold_id
 from accountant.errors import (
     Forbidden,
     HoldExpired,
@@ -15,7 +15,7 @@ from accountant.errors import (
     LedgerCorrupt,
     UnknownHold,
 )
-from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, settle_totals
+from accountant.ledger import CHECKPOINT_EVERY, WINDOWS_REACHED, State, entry_losses, settle_totals
 from accountant.sanitising import check_sanitised
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row
@@ -60,13 +60,13 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
         "hold": number,
         "used": list(command.used),
         "losses": [loss.encode() for loss in used],
-        "held": held_part(entry),
+        "held": held_part(entry, lasting=bool(state.windows)),
     }
     if command.sanitised is not None:
         document["sanitised"] = command.sanitised
     if (state.head.sequence + 1) % CHECKPOINT_EVERY == 0:
-        document["totals"] = settle_totals(state, entry, used).of(DATASET_SCOPE).encode()
-    return admit(state, document, command.ledger_key)
+        document["totals"] = settle_totals(state, document["held"], used, time).of(DATASET_SCOPE).encode()
+    return admit(state, document, command.ledger_key, WINDOWS_REACHED if state.windows else FORMAT)
 
 
 def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[str, Any]:
@@ -82,9 +82,12 @@ def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[
     return entry
 
 
-def held_part(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What a settlement repeats of the hold, so that the ledger can be counted in one pass."""
-    names = ("command", "losses", "principal", "team", "windows")
+def held_part(entry: Mapping[str, Any], *, lasting: bool) -> dict[str, Any]:
+    """What a settlement repeats of the hold, so that the ledger can be counted in one pass.
+
+    `lasting`: also until when windows count it as open.
+    """
+    names = ("command", "losses", "principal", "team", "windows", *(("expires",) if lasting else ()))
     return {name: entry[name] for name in names if name in entry}
 
 

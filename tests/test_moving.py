@@ -65,6 +65,7 @@ def fill(store: Store) -> None:
     accountant.close_session("people", session, ADA)
     etag = accountant.dataset("people")["budgets"][0]["etag"]
     accountant.change_budget("people", "life", LIFE | {"rho": 35}, etag, "root")
+    accountant.add_budget("people", DAILY | {"name": "weekly", "window": "week"}, "root")
 
     parts = opened("parts", composition="by_partition", partitions=["eu"])
     accountant.create_dataset(parts, "root")
@@ -223,7 +224,7 @@ def test_the_file_holds_every_type_of_entry(file: bytes) -> None:
     bodies = [json.loads(line["body"]) for line in lines(file) if "entry" in line]
     assert {body["type"] for body in bodies} == {
         *("opened", "charged", "held", "settled", "budget_set", "partitions_added", "shard_opened"),
-        *("derived", "session_closed", "synced", "closed", "frozen", "unfrozen"),
+        *("derived", "session_closed", "synced", "closed", "frozen", "unfrozen", "carried"),
         *("key_created", "key_revoked"),
     }
 

@@ -232,6 +232,87 @@ def test_a_hold_that_says_that_it_was_counted_in_other_windows_is_found() -> Non
     accountant.close()
 
 
+def what_is_open() -> Accountant:
+    """A hold and a session are open when a budget by window is set: entry 6 says so, 7 ends the session."""
+    accountant = Accountant(MemoryStore())
+    accountant.create_dataset({**OPENED, "budgets": [LIFE]}, "root")
+    accountant.hold("d", {"mechanism": GAUSSIAN, "count": 5, "expires_in_s": 900_000}, "h", RED)
+    sparse = {"kind": "sparse_vector", "epsilon_threshold": 0.01, "epsilon_answers": 0.01, "max_above": 9}
+    session = accountant.open_session("d", {"session": sparse}, "s", RED)[0]["session"]["id"]
+    accountant.answer_session("d", session, {"above": True}, "a", RED)
+    accountant.add_budget("d", {"name": "day", "kind": "zcdp", "rho": 1, "window": "day"}, "root")
+    accountant.close_session("d", session, RED)
+    return accountant
+
+
+def without_a_hold(entries: list[dict[str, Any]]) -> None:
+    entries[5]["holds"] = {}
+
+
+def without_a_session(entries: list[dict[str, Any]]) -> None:
+    entries[5]["sessions"] = {}
+
+
+def a_hold_of_less(entries: list[dict[str, Any]]) -> None:
+    entries[5]["holds"]["2"]["losses"] = [Loss.zero(CURRENT_GRID).encode()]
+
+
+def a_hold_of_less_time(entries: list[dict[str, Any]]) -> None:
+    entries[5]["holds"]["2"]["expires"] = entries[1]["time"]
+
+
+def a_session_of_less(entries: list[dict[str, Any]]) -> None:
+    entries[5]["sessions"]["3"]["losses"] = entries[2]["losses"]  # one run, where two were paid
+
+
+def of_somebody_else(entries: list[dict[str, Any]]) -> None:
+    entries[5]["sessions"]["3"]["principal"] = "ben"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        without_a_hold,
+        without_a_session,
+        a_hold_of_less,
+        a_hold_of_less_time,
+        a_session_of_less,
+        of_somebody_else,
+    ],
+)
+def test_an_entry_that_says_less_than_is_open_is_found(change: Any) -> None:
+    accountant = what_is_open()
+    assert found(accountant.store) == []
+    assert ("d", 6, None) in found(rewritten(accountant.store, "d", change))
+    accountant.close()
+
+
+def ends_another(entries: list[dict[str, Any]]) -> None:
+    entries[6]["opened"]["team"] = "blue"
+
+
+def test_the_end_of_a_session_that_is_said_of_others_is_found() -> None:
+    accountant = what_is_open()
+    assert ("d", 7, None) in found(rewritten(accountant.store, "d", ends_another))
+    accountant.close()
+
+
+def earlier_format(entries: list[dict[str, Any]]) -> None:
+    entries[2]["v"] = 3
+
+
+def test_a_hold_that_windows_do_not_count_as_open_is_found() -> None:
+    """Written by a worker that should have refused, or changed since."""
+    accountant = Accountant(MemoryStore())
+    daily = {"name": "daily", "kind": "zcdp", "rho": 9, "window": "day"}
+    accountant.create_dataset({**OPENED, "budgets": [LIFE, daily]}, "root")
+    for key in ("one", "two"):
+        accountant.hold("d", {"mechanism": GAUSSIAN, "count": 5, "expires_in_s": 90_000}, key, RED)
+    assert found(accountant.store) == []
+    assert ("d", 3, None) in found(rewritten(accountant.store, "d", earlier_format))
+    accountant.close()
+
+
 def by_unit() -> Accountant:
     """A dataset of two shards; each keeps one of two units, charged before and after its budget changed."""
     accountant = Accountant(MemoryStore())
@@ -332,13 +413,16 @@ def test_a_ledger_of_format_2_verifies(second: Accountant) -> None:
 
 
 def test_a_ledger_of_format_2_goes_on(second: Accountant) -> None:
-    """Charges are answered again, its open hold can be settled, and what is new can be used."""
+    """Charges are answered again, its open hold can be settled, and what is new can be used.
+
+    It has a budget by window and something open: entry 9 says what, before anything else is decided.
+    """
     gaussian = {"mechanism": {"kind": "gaussian", "noise_multiplier": 3.0}, "count": 1}
     assert second.charge("d", gaussian | {"partitions": ["eu"]}, "k1", RED)[1]
     hold = f"7.{second.store.entries('d', 6, 1)[0].hash[:8]}"
     second.settle("d", hold, {"used": 0}, "bob")
-    assert second.charge("d", gaussian | {"partitions": ["eu"]}, "k5", RED)[0]["sequence"] == 10
-    assert second.derive("d", {"parent": 2, "description": "a histogram"}, "k6", "ada")[0]["sequence"] == 11
+    assert second.charge("d", gaussian | {"partitions": ["eu"]}, "k5", RED)[0]["sequence"] == 11
+    assert second.derive("d", {"parent": 2, "description": "a histogram"}, "k6", "ada")[0]["sequence"] == 12
     assert found(second.store) == []
 
 

@@ -170,6 +170,9 @@ _LINES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "session_closed": lambda entry: (
         f"session {entry['session']} closed, {entry['above']} above its threshold"
     ),
+    "carried": lambda entry: (
+        f"windows count what is open: {len(entry['holds'])} holds, {len(entry['sessions'])} sessions"
+    ),
     "derived": _derived,
     "closed": lambda _: "closed: no more charges",
     "frozen": lambda entry: f"frozen: entry {entry['seen'][0]} was there and is gone or differs",

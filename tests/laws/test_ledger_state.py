@@ -63,7 +63,7 @@ def test_caught_up_is_reloaded(life: str, more: int) -> None:
     accountant.create_dataset({**document, **LIVES[life]}, "p")
     body = {"mechanism": {"kind": "gaussian", "noise_multiplier": 9.0}, "count": 3}
     body |= {"partitions": ["eu"]} if life == "by_partition" else {}
-    accountant.charge("d", body, "first", "p")
+    accountant.hold("d", {**body, "expires_in_s": 60}, "first", "p")  # later ones leave the configuration
     before = load_state(store, "d")
     assert before is not None
     for number in range(more):

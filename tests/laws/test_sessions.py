@@ -388,21 +388,26 @@ def test_a_lowered_budget_lets_what_was_paid_go_on_and_pays_no_further_run(accou
     assert (accountant.session("d", one)["run"], spent(accountant)) == (1, 0.3)
 
 
-def test_a_run_counts_in_the_window_in_which_it_is_paid() -> None:
-    """A full day refuses the next run till tomorrow; a clock that goes back reopens no day."""
+def test_a_session_counts_in_every_window_until_it_is_closed() -> None:
+    """A run that is paid on one day answers on the next: both days have it, and no wait is long enough."""
     time = ["2026-01-01T10:00:00.000000Z"]
     day = {"name": "day", "kind": "pure", "epsilon": 0.5, "window": "day"}
     with Accountant(open_store("memory://"), clock=lambda: time[0]) as accountant:
         opened(accountant, budgets=[{"name": "life", "kind": "pure", "epsilon": 9.0}, day])
         one = session(accountant)
-        with pytest.raises(BudgetExceeded) as refused:
-            answer(accountant, one, True, "a1")
-        assert refused.value.fields["retry_after_s"] == 14 * 3600
-        time[0] = "2026-01-02T10:00:00.000000Z"
-        assert answer(accountant, one, True, "a1")["session"]["run"] == 2
+        for now in ("2026-01-01T10:00:00.000000Z", "2026-01-02T10:00:00.000000Z"):
+            time[0] = now
+            with pytest.raises(BudgetExceeded) as refused:
+                answer(accountant, one, True, "a1")
+            assert "retry_after_s" not in refused.value.fields
+        accountant.close_session("d", one, "ada")
+        with pytest.raises(BudgetExceeded):
+            session(accountant, key="two")  # it was open today
+        time[0] = "2026-01-03T00:00:00.000000Z"
+        session(accountant, key="two")
         time[0] = "2026-01-01T10:00:00.000000Z"
         with pytest.raises(BudgetExceeded):
-            answer(accountant, one, True, "a2")
+            session(accountant, key="three")  # a clock that goes back reopens no day
         assert is_sound(accountant)
 
 

@@ -170,13 +170,32 @@ class Record:
     number: int
     time: str
     losses: list[Sum]
+    expires: str = ""
+    """Of a hold."""
+    settled: tuple[int, str] | None = None
+    """Of a settled hold: by which entry, and when."""
 
     @classmethod
     def of(cls, entry: Document) -> Self:
         losses = [Sum.of(thawed(one["mechanism"]), one["count"]) for one in entry["command"]["charges"]]
         return cls(
-            entry["principal"], entry.get("team"), entry["command"], entry["seq"], entry["time"], losses
+            entry["principal"],
+            entry.get("team"),
+            entry["command"],
+            entry["seq"],
+            entry["time"],
+            losses,
+            entry.get("expires", ""),
         )
+
+    @property
+    def until(self) -> str:
+        """Up to when it may have gone on releasing."""
+        return self.settled[1] if self.settled else self.expires or self.time
+
+    def open_at(self, number: int, time: str) -> bool:
+        """Whether it was a hold that could still be settled after that entry."""
+        return self.expires >= time and (self.settled is None or self.settled[0] > number)
 
     @property
     def whole(self) -> Sum:
@@ -209,8 +228,12 @@ class Auditor:
     holds: dict[int, Document] = field(default_factory=dict)
     """The entries of holds that are not settled, expired ones too."""
     settled: set[int] = field(default_factory=set)
-    since: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Entry after which a kind of scope is counted within a kind of window: that of the first such budget."""
+    since: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    """Entry after which a kind of scope is counted within a kind of window, that of the first such budget,
+    and its time. What was open by then counts too."""
+    moved: dict[tuple[str, str], str] = field(default_factory=dict)
+    """When a scope was last counted anew within a kind of window."""
+    reached: set[tuple[str, str]] = field(default_factory=set)
     number: int = 0
     time: str = ""
 
@@ -224,7 +247,7 @@ class Auditor:
             budget = item["budget"]
             if "window" in budget:
                 for kind in self._coupled(kind_of(budget)[0]):
-                    self.since.setdefault((kind, budget["window"]), self.number)
+                    self.since.setdefault((kind, budget["window"]), (self.number, self.time))
 
     def _opened(self, entry: Document) -> None:
         self.composition = entry["dataset"]["composition"]
@@ -253,10 +276,28 @@ class Auditor:
         refusing, _ = self.refusing(record)
         assert not refusing, f"entry {entry['seq']} was admitted against {refusing}"
         self.records.append(record)
+        self._move(record, entry["time"])
+
+    def _move(self, record: Record, time: str, but: set[tuple[str, str]] | None = None) -> None:
+        for scope in self.scopes(record):
+            for kind, window in set(self.since) - (but or set()):
+                if kind == scope.partition("/")[0]:
+                    self.moved[scope, window] = time
 
     def _held(self, entry: Document) -> None:
         self._charged(entry)
         self.holds[entry["seq"]] = entry
+        self.reached = set(self.since)
+
+    def _carried(self, entry: Document) -> None:
+        """Written only where windows do not count what is open as open, and then with all of it."""
+        assert {int(number) for number in entry["holds"]} >= set(self.open_holds(entry["time"]))
+        assert set(self.since) != self.reached
+        for number in entry["holds"]:
+            record = next(one for one in self.records if one.number == int(number))
+            if record.expires >= entry["time"]:
+                self._move(record, entry["time"], but=self.reached)
+        self.reached = set(self.since)
 
     def _settled(self, entry: Document) -> None:
         number, used = entry["hold"], entry["used"]
@@ -268,7 +309,8 @@ class Auditor:
         assert all(0 <= some <= one["count"] for some, one in zip(used, charges, strict=True))
         after = [Sum.of(thawed(one["mechanism"]), some) for some, one in zip(used, charges, strict=True)]
         assert all(new.within(old) for new, old in zip(after, record.losses, strict=True))
-        record.losses = after
+        record.losses, record.settled = after, (entry["seq"], entry["time"])
+        self._move(record, entry["time"])
 
     def _coupled(self, kind: str) -> tuple[str, ...]:
         parted = self.composition == "by_partition" and kind in ("dataset", "partition")
@@ -353,9 +395,10 @@ class Auditor:
     def _counts(self, record: Record, kind: str, window: str | None, time: str) -> bool:
         if window is None:
             return True
-        since = self.since.get((kind, window))
-        counted = since is not None and record.number > since
-        return counted and start_of(window, record.time) == start_of(window, time)
+        number, began = self.since.get((kind, window), (self.number, self.time))
+        if record.number <= number and not record.open_at(number, began):
+            return False
+        return start_of(window, record.time) <= start_of(window, time) <= start_of(window, record.until)
 
     # -- what a store must hold
 
@@ -380,18 +423,24 @@ class Auditor:
         return {scope: total.encoded() for scope, total in found.items()}
 
     def stored_windows(self) -> dict[str, str]:
-        """By scope@window: the last one in which anything was charged, and what."""
-        found: dict[str, tuple[str, Sum]] = {}
-        for record in self.records:
-            for scope in self.scopes(record):
-                kind = scope.partition("/")[0]
-                for (counted, window), since in self.since.items():
-                    if counted == kind and record.number > since:
-                        name, key = name_of(window, record.time), f"{scope}@{window}"
-                        before = found.get(key)
-                        spent = before[1] if before and before[0] == name else Sum()
-                        found[key] = (name, spent.plus(record.whole))
-        return {key: f"{name} {total.encoded()}" for key, (name, total) in found.items()}
+        """By scope@window: the last one in which anything was counted, how much, and what of it is open."""
+        found = {}
+        for (scope, window), time in self.moved.items():
+            kind, name = scope.partition("/")[0], name_of(window, time)
+            mine = [
+                one
+                for one in self.records
+                if scope in self.scopes(one) and self._counts(one, kind, window, time)
+            ]
+            spent, still = Sum(), {}
+            for record in mine:
+                spent = spent.plus(record.whole)
+                if record.expires and record.settled is None and any(record.whole.units):
+                    key = name_of(window, record.expires)
+                    still[key] = still.get(key, Sum()).plus(record.whole)
+            parts = "".join(f";{key} {total.encoded()}" for key, total in sorted(still.items()))
+            found[f"{scope}@{window}"] = f"{name} {spent.encoded()}{parts}"
+        return found
 
     def held(self, kind: str, name: str, time: str) -> Sum:
         """What open holds of a scope come to."""
@@ -404,6 +453,10 @@ class Auditor:
 
 def written_out(line: str, losses: list[str]) -> str:
     """A stored count in full; a shard keeps some as `times*number`, a multiple of one of these losses."""
+    return ";".join(_written_out(part, losses) for part in line.split(";"))
+
+
+def _written_out(line: str, losses: list[str]) -> str:
     window, space, total = line.rpartition(" ") if "*" in line else ("", "", line)
     times, star, number = total.partition("*")
     if not star:

@@ -18,6 +18,7 @@ const WORD = {
   synced: "Budgets copied",
   derived: "Derived",
   session_closed: "Session closed",
+  carried: "Open ones counted",
   closed: "Closed",
   frozen: "Frozen",
   unfrozen: "Unfrozen",
@@ -92,6 +93,7 @@ const HAPPENED = {
   partitions_added: (entry) => some(entry.partitions, "New:"),
   synced: (entry) => (entry.closed ? "The dataset was closed" : "The dataset's budgets, as they are from here on"),
   session_closed: (entry) => `Session ${entry.session}: ${count(entry.above)} above its threshold; what was paid stays paid`,
+  carried: (entry) => `Budgets by window count what is open from here on: ${count(Object.keys(entry.holds).length)} holds, ${count(Object.keys(entry.sessions).length)} sessions`,
   derived: (entry, names) => [
     h("div", {}, `“${entry.command.description}”`),
     h("div", { class: "small muted" }, `made of entry ${count(entry.command.parent)}; costs nothing`),
