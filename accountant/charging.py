@@ -11,6 +11,7 @@ from accountant.entries import FORMAT, canonical, entry_hash, timestamp
 from accountant.errors import (
     BudgetExceeded,
     DatasetClosed,
+    Forbidden,
     HoldSettled,
     InvalidRequest,
     KeyReused,
@@ -59,6 +60,8 @@ def charge(
     if known is not None:
         return _replay(state, command, known, settled)
     prepared.check_valid()
+    if command.barred is not None:
+        raise Forbidden(command.barred)
     if state.closed:
         raise DatasetClosed(f"dataset {state.dataset.name} is closed: it takes no more charges")
     check_step(state, prepared.session, command.by or command.principal)

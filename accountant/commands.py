@@ -1,7 +1,7 @@
 """What is asked of a ledger: a charge made ready to be decided, and every command."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
 
@@ -157,6 +157,8 @@ class Caller:
     acts_for: frozenset[str] = frozenset()
     """Principals on whose behalf it may charge; `*` for any."""
     admin: bool = False
+    against: Callable[[str], str | None] | None = field(default=None, compare=False, repr=False)
+    """What stands against charging on behalf of somebody, beside who may; None where nothing does."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,8 @@ class ChargeCommand:
     by: str | None = None
     """Who asked on the principal's behalf."""
     team: str | None = None
+    barred: str | None = None
+    """Why nobody can be charged under that name, as of now: what was charged before is answered again."""
 
     @property
     def touched(self) -> Touched:
@@ -249,6 +253,8 @@ class DeriveCommand:
     """Who asked on the principal's behalf."""
     refused: InvalidRequest | None = None
     """Why it is not taken unless it was before."""
+    barred: str | None = None
+    """Why nothing new can be recorded under that name."""
 
     @property
     def document(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from accountant.commands import DeriveCommand
 from accountant.decisions import Decision, Replayed, admit
 from accountant.entries import canonical, content, entry_hash
-from accountant.errors import InvalidRequest, KeyReused, LedgerCorrupt
+from accountant.errors import Forbidden, InvalidRequest, KeyReused, LedgerCorrupt
 from accountant.ledger import State
 from accountant.stores import Row
 
@@ -25,6 +25,8 @@ def derive(
         return _again(state, command, known)
     if command.refused is not None:
         raise command.refused
+    if command.barred is not None:
+        raise Forbidden(command.barred)
     depth = 1 + depth_of(state, command.parent, parent)
     if depth > DEPTH_MAX:
         raise InvalidRequest.of(

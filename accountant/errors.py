@@ -3,12 +3,14 @@
 OdometerError
  ├─ MalformedBody 400 · IdempotencyKeyRequired 400
  ├─ Unauthenticated 401 · Forbidden 403
- ├─ UnknownDataset · UnknownBudget · UnknownHold · UnknownSession · UnknownKey · NotFound 404
+ ├─ UnknownDataset · UnknownBudget · UnknownHold · UnknownSession · NotFound 404
+ ├─ UnknownKey · UnknownPrincipal 404
  ├─ MethodNotAllowed 405
  ├─ BodyTooLarge 413 · InvalidRequest · SeveralShards · KeyReused · NotValidUnderAdjacency 422
  ├─ TooMuchToCompute 422 · TooManyRequests 429
  ├─ BudgetExceeded · DatasetExists · BudgetExists · DatasetClosed · PartitionExists 409
  ├─ SessionClosed · SessionMovedOn · TooManySessions 409
+ ├─ NameTaken · KeyEnded 409
  ├─ HoldSettled · HoldExpired · TooManyHolds · NotFrozen 409 · EditConflict 412 · IfMatchRequired 428
  └─ StoreUnavailable · LedgerCorrupt · LedgerRolledBack · UpgradeNeeded · Overloaded 503
     InternalError 500
@@ -63,13 +65,13 @@ class IdempotencyKeyRequired(OdometerError):
 
 
 class Unauthenticated(OdometerError):
-    """No key, or one that is unknown or revoked."""
+    """No key, or one that is unknown, revoked or expired."""
 
     code, title, status = "unauthenticated", "A valid API key is needed", 401
 
 
 class Forbidden(OdometerError):
-    """The key's role does not allow this."""
+    """The key's role does not allow this, or nobody may do it: the last admin key stays."""
 
     code, title, status = "forbidden", "This key may not do that", 403
 
@@ -108,6 +110,12 @@ class UnknownKey(NotFound):
     """No API key of that id."""
 
     code, title = "unknown-key", "There is no such API key"
+
+
+class UnknownPrincipal(NotFound):
+    """No principal of that id. Names are not ids: a list says which id has which name."""
+
+    code, title = "unknown-principal", "There is no such principal"
 
 
 class MethodNotAllowed(OdometerError):
@@ -192,6 +200,18 @@ class PartitionExists(OdometerError):
     code, title, status = "partition-exists", "There is already a partition of that name", 409
 
 
+class NameTaken(OdometerError):
+    """A principal has, or had, that name. `principals` lists its id: give that one another key."""
+
+    code, title, status = "name-taken", "There is already a principal of that name", 409
+
+
+class KeyEnded(OdometerError):
+    """The API key was revoked, has expired, or was rotated before."""
+
+    code, title, status = "key-ended", "This API key is no longer in use", 409
+
+
 class HoldSettled(OdometerError):
     """The hold was settled before, for another number. A hold is settled once."""
 
@@ -235,13 +255,13 @@ class NotFrozen(OdometerError):
 
 
 class EditConflict(OdometerError):
-    """The budget changed since it was read (If-Match does not match)."""
+    """The budget or principal changed since it was read (If-Match does not match)."""
 
-    code, title, status = "edit-conflict", "The budget was changed by someone else", 412
+    code, title, status = "edit-conflict", "It was changed by someone else", 412
 
 
 class IfMatchRequired(OdometerError):
-    """A change of a budget must say which version it changes."""
+    """A change of a budget or a principal must say which version it changes."""
 
     code, title, status = "if-match-required", "Say which version you change", 428
 

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from accountant.ledger import CONFIG_BLOB
 from accountant.moving import KEYS, PAGE, MovingRefused, Progress, Reader
+from accountant.principals import KEY_ENTRIES, Register
 from accountant.recount import Finding, Recount, holds_losses
 from accountant.scopes import shard_parent
 from accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Row, Store, Write
@@ -27,7 +28,6 @@ BATCH: Final = 1000
 """Entries or blobs of one append at most."""
 BATCH_BYTES: Final = 4 << 20
 STREAMS_AT_ONCE: Final = 256
-KEY_ENTRIES: Final = ("key_created", "key_revoked")
 
 _TABLES: Final = """
 PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;
@@ -189,6 +189,7 @@ class _Checker:
         self._in_notes = False
         self._parents: set[str] = set()
         self._datasets: set[str] = set()
+        self._register = Register()
 
     def take(self, document: dict[str, Any]) -> None:
         if "stream" in document:
@@ -256,9 +257,12 @@ class _Checker:
             entry = json.loads(row.body)
             if entry["type"] not in KEY_ENTRIES:
                 self._report(Finding(KEYS, f"has the unknown type {entry['type']!r}", row.sequence))
-            elif "name_hash" in entry:
-                person = (str(entry["principal"]), str(entry["name_hash"]))
-                self._db.execute("INSERT OR REPLACE INTO people VALUES (?, ?)", person)
+            else:
+                self._register.apply(entry)
+            for name, digest in (("principal", "name_hash"), ("names_key", "names_key_hash")):
+                if digest in entry:  # of what is in a note: a name, a secret that names were hashed with
+                    person = (str(entry[name]), str(entry[digest]))
+                    self._db.execute("INSERT OR REPLACE INTO people VALUES (?, ?)", person)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             self._report(Finding(KEYS, f"cannot be read: {error!r}", row.sequence))
 

@@ -109,7 +109,7 @@ def export(
             if progress is not None:
                 progress(len(rows))
     if notes:
-        for name, note in _notes(store):
+        for name, note in _notes(store, keys=keys):
             out.write({"note": name, "salt": note[0], "text": note[1]})
             written += 1
     sha256 = out.end(len(heads), entries, written)
@@ -162,11 +162,15 @@ def _text(name: str, row: Row) -> str:
         ) from None
 
 
-def _notes(store: Store) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The notes there are: names of the principals that keys were made for."""
+def _notes(store: Store, *, keys: bool) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The notes there are, each once: names of principals; with the keys, the secret of their hashes."""
+    fields = ("principal", "names_key") if keys else ("principal",)
+    seen: set[str] = set()
     for rows in _pages(store, KEYS, store.load(KEYS, [])[0]):
-        principals = [str(json.loads(row.body).get("principal")) for row in rows]
-        found = store.notes(principals)
+        entries = [json.loads(row.body) for row in rows]
+        named = {str(entry[field]) for entry in entries for field in fields if field in entry}
+        found = store.notes(sorted(named - seen))
+        seen |= named
         yield from ((name, (note.salt, note.text)) for name, note in found.items())
 
 

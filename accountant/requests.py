@@ -19,6 +19,7 @@ from accountant.errors import (
 )
 from accountant.ledger import State
 from accountant.mechanisms import Mechanism
+from accountant.principals import is_reserved
 from accountant.scopes import DATASET_SCOPE, KINDS, NAME, shard_of, split
 
 Body = bytes
@@ -55,6 +56,15 @@ def acting_for(caller: Caller, on_behalf: str | None) -> str:
             f"this key may not charge on behalf of {on_behalf}: an admin makes one that may, with acts_for"
         )
     return on_behalf
+
+
+def barred(caller: Caller, principal: str) -> str | None:
+    """Why nothing new can be charged in that principal's place, whoever may act for it; None if it can."""
+    if principal == caller.principal:
+        return None
+    if is_reserved(principal):
+        return f"{principal} is a name that the ledger uses itself: nobody is charged under it"
+    return caller.against(principal) if caller.against is not None else None
 
 
 def shard_of_units(units: Sequence[str], shards: int) -> int:

@@ -34,6 +34,7 @@ from accountant.entries import MARK, hold_id
 from accountant.errors import (
     BodyTooLarge,
     BudgetExceeded,
+    Forbidden,
     IfMatchRequired,
     InvalidRequest,
     LedgerCorrupt,
@@ -56,6 +57,7 @@ from accountant.once import once
 from accountant.requests import (
     Body,
     acting_for,
+    barred,
     called,
     hold_number,
     idempotency_key,
@@ -214,7 +216,8 @@ class Accountant(Desk):
         """What to ask the teller, and of which stream. Raises Forbidden, SeveralShards, UnknownDataset."""
         principal = acting_for(caller, prepared.on_behalf)
         by = None if principal == caller.principal else caller.principal
-        command = ChargeCommand(prepared, principal, key, by, caller.team)
+        said = barred(caller, principal)
+        command = ChargeCommand(prepared, principal, key, by, caller.team, said)
         return self.stream_for(name, prepared), command
 
     def stream_for(self, name: str, prepared: Prepared) -> str:
@@ -281,6 +284,8 @@ class Accountant(Desk):
         prepared = self.prepare(name, body)
         prepared.check_valid()
         stream, command = self.command(name, prepared, "check", called(by))
+        if command.barred is not None:
+            raise Forbidden(command.barred)
         state = self._as_charged(name, stream, command)
         if state.frozen is not None:  # a shard alone, whose counts are too low
             raise frozen_error(state)
@@ -459,7 +464,8 @@ class Accountant(Desk):
         wanted, refused = understood(Derived, body)
         principal = acting_for(caller, wanted.principal)
         asked_by = None if principal == caller.principal else caller.principal
-        command = DeriveCommand(wanted.parent, wanted.description, principal, once, asked_by, refused)
+        said = barred(caller, principal)
+        command = DeriveCommand(wanted.parent, wanted.description, principal, once, asked_by, refused, said)
         outcome = self._wait(name, command)
         if not isinstance(outcome, Admitted | Replayed):
             raise outcome.error if isinstance(outcome, Refused) else outcome

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from accountant import errors
-from accountant.budgets import LEAST_DELTA, AnyBudget, Slug
+from accountant.budgets import LEAST_DELTA, AnyBudget
 from accountant.convert import ConvertRequest
 from accountant.documents import validated
 from accountant.dp_events import DpEvents
@@ -17,34 +17,19 @@ from accountant.forms import (
     Derived,
     ManyCharges,
     ManyHolds,
-    Name,
     NewPartitions,
     OneCharge,
     OneHold,
     OpenSession,
     SessionAnswer,
     Settlement,
-    Text,
     Unfreeze,
 )
 from accountant.mechanisms import Document
 from accountant.requests import PAGE_MAX
 from accountant.service import Accountant
-from api import replies
+from api import people, replies
 from api.auth import Identity, KeyRing, Role
-
-
-class NewKey(Document):
-    """Makes an API key of a new principal."""
-
-    role: Role
-    """reader, charger or admin."""
-    name: Text | None = None
-    """Whose it is: kept apart from the ledger's entries."""
-    team: Slug | None = None
-    """The team whose odometer and budgets its charges count on."""
-    acts_for: Annotated[tuple[Name | Literal["*"], ...], Field(max_length=100)] = ()
-    """Principals on whose behalf it may charge, as a query service does for its users; `*` for any."""
 
 
 class Nothing(Document):
@@ -241,33 +226,6 @@ def _close(call: Call) -> dict[str, Any]:
     return call.accountant.close_dataset(call.dataset, call.who.principal)
 
 
-def _create_key(call: Call) -> dict[str, Any]:
-    wanted = validated(NewKey, call.body)
-    identity, token = call.ring.create(
-        wanted.role, wanted.name, call.who.principal, wanted.team, wanted.acts_for
-    )
-    return {
-        "id": identity.key,
-        "token": token,
-        "role": identity.role.value,
-        "principal": identity.principal,
-        "name": wanted.name,
-        "team": identity.team,
-        "acts_for": sorted(identity.acts_for),
-    }
-
-
-def _me(call: Call) -> dict[str, Any]:
-    who = call.who
-    return {
-        "key": who.key,
-        "role": who.role.value,
-        "principal": who.principal,
-        "team": who.team,
-        "acts_for": sorted(who.acts_for),
-    }
-
-
 _D = "/v1/datasets/{dataset}"
 BUDGET: TypeAdapter[Any] = TypeAdapter(AnyBudget)
 CHARGES: TypeAdapter[Any] = TypeAdapter(OneCharge | ManyCharges)
@@ -302,6 +260,114 @@ CHARGE = Operation(
     status=201,
     refuses=_CHARGING,
     headers=_KEYED,
+)
+
+_PRINCIPAL = "/v1/principals/{principal}"
+
+PEOPLE: tuple[Operation, ...] = (
+    Operation("GET", "/v1/keys", Role.admin, "List API keys", people.list_keys, replies.KeysReply),
+    Operation(
+        "POST",
+        "/v1/keys",
+        Role.admin,
+        "Make an API key of a new principal",
+        people.create_key,
+        replies.NewKeyReply,
+        body=people.NewKey,
+        status=201,
+        refuses=(errors.NameTaken,),
+    ),
+    Operation(
+        "DELETE",
+        "/v1/keys/{key}",
+        Role.admin,
+        "Revoke an API key: its principal stays, with what it spent",
+        lambda call: call.ring.revoke(call.path["key"], call.who.principal),
+        None,
+        status=204,
+        refuses=(errors.UnknownKey,),
+    ),
+    Operation(
+        "POST",
+        "/v1/keys/{key}/rotation",
+        Role.admin,
+        "Make a key in place of another of the same principal, which is taken for a while longer",
+        people.rotate_key,
+        replies.NewKeyReply,
+        body=people.Rotation,
+        status=201,
+        refuses=(errors.UnknownKey, errors.KeyEnded),
+    ),
+    Operation(
+        "GET",
+        "/v1/principals",
+        Role.admin,
+        "List principals",
+        people.list_principals,
+        replies.PrincipalsReply,
+    ),
+    Operation(
+        "POST",
+        "/v1/principals",
+        Role.admin,
+        "Make a principal, who has no key yet",
+        people.create_principal,
+        replies.PrincipalReply,
+        body=people.NewPrincipal,
+        status=201,
+        refuses=(errors.NameTaken,),
+    ),
+    Operation(
+        "GET",
+        _PRINCIPAL,
+        Role.admin,
+        "Show a principal",
+        people.principal,
+        replies.PrincipalReply,
+        refuses=(errors.UnknownPrincipal,),
+    ),
+    Operation(
+        "PUT",
+        _PRINCIPAL,
+        Role.admin,
+        "Change what a principal may do and which team it is of; what it was charged stays where it is",
+        people.change_principal,
+        replies.PrincipalReply,
+        body=people.ChangedPrincipal,
+        refuses=(errors.UnknownPrincipal, errors.EditConflict, errors.IfMatchRequired),
+        headers={"If-Match": Header("The etag of the principal as you read it", r'^"v[0-9]+"$')},
+    ),
+    Operation(
+        "DELETE",
+        f"{_PRINCIPAL}/name",
+        Role.admin,
+        "Erase what a principal is called: nobody else will be called that",
+        people.erase_name,
+        None,
+        status=204,
+        refuses=(errors.UnknownPrincipal,),
+    ),
+    Operation(
+        "GET",
+        f"{_PRINCIPAL}/keys",
+        Role.admin,
+        "List the API keys of a principal",
+        people.list_keys_of,
+        replies.KeysReply,
+        refuses=(errors.UnknownPrincipal,),
+    ),
+    Operation(
+        "POST",
+        f"{_PRINCIPAL}/keys",
+        Role.admin,
+        "Make one more API key of a principal",
+        people.add_key,
+        replies.NewKeyReply,
+        body=people.MoreKey,
+        status=201,
+        refuses=(errors.UnknownPrincipal,),
+    ),
+    Operation("GET", "/v1/me", Role.reader, "Whose key this is", people.me, replies.MeReply),
 )
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -596,33 +662,5 @@ OPERATIONS: tuple[Operation, ...] = (
         body=DpEvents,
         computes=True,
     ),
-    Operation(
-        "GET",
-        "/v1/keys",
-        Role.admin,
-        "List API keys",
-        lambda call: {"items": call.ring.keys(), "next": None},
-        replies.KeysReply,
-    ),
-    Operation(
-        "POST",
-        "/v1/keys",
-        Role.admin,
-        "Make an API key",
-        _create_key,
-        replies.NewKeyReply,
-        body=NewKey,
-        status=201,
-    ),
-    Operation(
-        "DELETE",
-        "/v1/keys/{key}",
-        Role.admin,
-        "Revoke an API key",
-        lambda call: call.ring.revoke(call.path["key"], call.who.principal),
-        None,
-        status=204,
-        refuses=(errors.UnknownKey,),
-    ),
-    Operation("GET", "/v1/me", Role.reader, "Whose key this is", _me, replies.MeReply),
+    *PEOPLE,
 )

@@ -20,6 +20,7 @@ from api.cli import (
     ledger,
     mechanisms,
     moving,
+    people,
     scopes,
     serve,
     sessions,
@@ -63,6 +64,7 @@ app.command("import")(moving.import_)
 app.command("convert")(charges.convert)
 app.command("mechanisms")(mechanisms.mechanisms)
 app.add_typer(keys.app, name="key")
+app.add_typer(people.app, name="principal")
 
 
 def main() -> None:

@@ -66,12 +66,15 @@ def connected(url: str, key: str | None, *, create: bool = False) -> Iterator["C
     `create`: make the ledger file that `url` names when there is none.
     """
     from odometer_client import Client, OdometerError
+    from odometer_client.errors import Unauthenticated
 
     if not create:
         require_file(url)
     try:
         with Client(url, key) as client:
             yield client
+    except Unauthenticated as error:
+        end(faults.key_not_taken(url, given=key is not None), faults.status(error))
     except OdometerError as error:
         end(faults.explain(error), faults.status(error))
     except (ValueError, ImportError) as error:  # a URL that is none, numbers that JSON cannot hold

@@ -36,12 +36,27 @@ def explain(error: Exception) -> str:
         return "\n".join(_refused(error.problem))
     if isinstance(error, errors.SeveralShards):
         return f"{error.detail}\n`odometer charge` does so by itself; `check` and `hold` take one shard's."
-    if isinstance(error, errors.Unauthenticated):
-        return f"{error.detail}\nSet ODOMETER_KEY, or give --key."
     if isinstance(error, errors.InvalidRequest):
         wrong = [f"  {item['field']}: {item['message']}" for item in error.problem.get("errors", ())]
         return "\n".join([error.title, *wrong] if wrong else [error.detail])
     return str(error)
+
+
+def key_not_taken(url: str, *, given: bool) -> str:
+    """That the service wants another key, or one at all, and how it is given here."""
+    from api.cli.common import shown_store
+
+    where = f"the service at {shown_store(url)}"
+    how = (
+        "An admin makes one with `odometer key create`, or with `odometer key add` for somebody who had one; "
+        "the first start of the service printed one."
+    )
+    if not given:
+        return f"{where} wants an API key, and none was given. Set ODOMETER_KEY, or give --key.\n{how}"
+    return (
+        f"{where} does not take this API key: it is not one of its keys, was revoked, or has expired. "
+        f"Set ODOMETER_KEY, or give --key, to all of a key of this service.\n{how}"
+    )
 
 
 def _refused(problem: Mapping[str, Any]) -> Iterator[str]:

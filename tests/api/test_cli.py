@@ -324,6 +324,35 @@ def test_the_first_start_gives_a_key_that_works(service: tuple[Service, str]) ->
 def test_without_a_key_the_answer_says_what_to_set(service: tuple[Service, str]) -> None:
     result = runner(ODOMETER_URL=service[0].url)("dataset", "list", status=1)
     assert "Set ODOMETER_KEY" in result.stderr
+    assert "none was given" in result.stderr
+
+
+HTTP_WORDS = ("Authorization", "Bearer", "header", "401", "HTTP", "POST")
+
+
+@pytest.mark.parametrize("key", [None, "po_unknown"])
+def test_a_key_error_speaks_of_the_command_line(service: tuple[Service, str], key: str | None) -> None:
+    """Whoever types commands is told of the variable and the option, and of no protocol."""
+    given = {} if key is None else {"ODOMETER_KEY": key}
+    run = runner(ODOMETER_URL=service[0].url, **given)
+    for command in (
+        ("dataset", "list"),
+        ("key", "list"),
+        ("charge", "d", "pure", "epsilon=1"),
+        ("scopes", "d"),
+    ):
+        said = run(*command, status=1).stderr
+        assert service[0].url in said
+        assert "--key" in said
+        assert not any(word in said.replace(service[0].url, "") for word in HTTP_WORDS)
+        assert key is None or key not in said
+
+
+def test_a_key_that_is_none_is_wrong_usage(service: tuple[Service, str]) -> None:
+    """Nothing is sent with it."""
+    run = runner(ODOMETER_URL=service[0].url)
+    for key in ("po_abc\n", "po abc", " "):
+        assert "nothing was sent" in run("dataset", "list", "--key", key, status=2).stderr
 
 
 def test_keys_through_the_service(service: tuple[Service, str]) -> None:

@@ -35,6 +35,7 @@ class Example:
 
 
 _D = "/v1/datasets/{dataset}"
+_PRINCIPAL = "/v1/principals/{principal}"
 EXAMPLES: dict[tuple[str, str], Example] = {
     ("POST", "/v1/datasets"): Example(dataset_document("{new}")),
     ("GET", "/v1/datasets"): Example(query={"limit": "2"}),
@@ -72,8 +73,18 @@ EXAMPLES: dict[tuple[str, str], Example] = {
         {"dp_event": {"class_name": "GaussianDpEvent", "noise_multiplier": 2.0}}
     ),
     ("GET", "/v1/keys"): Example(),
-    ("POST", "/v1/keys"): Example({"role": "reader", "name": "a night job"}),
+    ("POST", "/v1/keys"): Example({"role": "reader", "name": "job {new}"}),
     ("DELETE", "/v1/keys/{key}"): Example(),
+    ("POST", "/v1/keys/{key}/rotation"): Example({"overlap_s": 60}),
+    ("GET", "/v1/principals"): Example(),
+    ("POST", "/v1/principals"): Example({"role": "charger", "name": "person {new}", "team": "ads"}),
+    ("GET", _PRINCIPAL): Example(),
+    ("PUT", _PRINCIPAL): Example(
+        {"role": "charger", "team": None, "acts_for": ["alice"]}, {"If-Match": '"v1"'}
+    ),
+    ("DELETE", f"{_PRINCIPAL}/name"): Example(),
+    ("GET", f"{_PRINCIPAL}/keys"): Example(),
+    ("POST", f"{_PRINCIPAL}/keys"): Example({"expires_in_s": 3600}),
     ("GET", "/v1/me"): Example(),
 }
 
@@ -105,6 +116,8 @@ def send(service: Live, operation: Operation, key: str | None = "admin", **more:
         dataset = _fresh(service, path)
     if "{key}" in path:
         path = path.replace("{key}", service.make_key("reader")["id"])
+    if "{principal}" in path:
+        path = path.replace("{principal}", service.make_key("reader")["principal"])
     if "{hold}" in path:
         path = path.replace("{hold}", _hold(service, dataset or "", key))
     if "{session}" in path:
@@ -358,6 +371,7 @@ def test_another_method_is_a_problem_too(service: Live, operation: Operation) ->
         operation.path.replace("{dataset}", "d")
         .replace("{budget}", "b")
         .replace("{key}", "k")
+        .replace("{principal}", "p")
         .replace("{hold}", "2")
     )
     reply = service.ask("PATCH", path)

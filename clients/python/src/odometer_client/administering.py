@@ -1,4 +1,4 @@
-"""The part of the client that opens, changes and closes: datasets, budgets, keys (role admin)."""
+"""The part of the client that opens, changes and closes: datasets, budgets, principals, keys (role admin)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -81,33 +81,109 @@ class Administering(Connection):
         *,
         team: str | None = None,
         acts_for: Sequence[str] = (),
+        expires_in_s: int | None = None,
     ) -> Document:
-        """A new API key: "admin", "charger" or "reader". Its `token` is shown only here.
+        """A new API key of a new principal: "admin", "charger" or "reader". Its `token` is shown only here.
 
         Args:
             role: what it may do.
-            name: whose it is: kept apart from the ledger's entries.
+            name: whose it is, for good: kept apart from the ledger's entries. Nobody else can be called that;
+                `NameTaken` says whose name it is: `add_key` makes one more key of that principal.
             team: the team whose odometer and budgets its charges count on.
             acts_for: principals on whose behalf it may charge, ["*"] for any.
+            expires_in_s: seconds that it is taken, at most ten years; None: until it is revoked.
         """
-        body: dict[str, Any] = {"role": role}
-        body |= {field: value for field, value in (("name", name), ("team", team)) if value is not None}
-        if acts_for:
-            body["acts_for"] = names("acts_for", acts_for)
+        body = _may(role, name, team, acts_for) | _given(expires_in_s=expires_in_s)
         return Document(self._run("create_key", "POST", "/v1/keys", "never", body=body).document)
 
-    def keys(self) -> Iterator[Document]:
-        """The API keys, without their tokens."""
-        return (Document(item) for item in self._pages("keys", "/v1/keys", {}))
+    def add_key(self, principal: str, *, expires_in_s: int | None = None) -> Document:
+        """One more API key of a principal, which keeps its odometer. Its `token` is shown only here."""
+        path = f"/v1/principals/{segment(principal)}/keys"
+        body, arguments = _given(expires_in_s=expires_in_s), {"principal": principal}
+        return Document(self._run("add_key", "POST", path, "never", arguments=arguments, body=body).document)
+
+    def rotate_key(
+        self, key_id: str, *, overlap_s: int | None = None, expires_in_s: int | None = None
+    ) -> Document:
+        """A key in place of another of the same principal; its `token` is shown only here.
+
+        Args:
+            key_id: the old key's id, k_….
+            overlap_s: seconds that the old key is still taken; None: a day.
+            expires_in_s: seconds that the new one is taken; None: until it is revoked.
+        """
+        path = f"/v1/keys/{segment(key_id)}/rotation"
+        body = _given(overlap_s=overlap_s, expires_in_s=expires_in_s)
+        done = self._run("rotate_key", "POST", path, "never", arguments={"id": key_id}, body=body)
+        return Document(done.document)
+
+    def keys(self, principal: str | None = None) -> Iterator[Document]:
+        """The API keys, or those of one principal, without their tokens."""
+        if principal is None:
+            return (Document(item) for item in self._pages("keys", "/v1/keys", {}))
+        path = f"/v1/principals/{segment(principal)}/keys"
+        return (Document(item) for item in self._pages("keys", path, {"principal": principal}))
 
     def revoke_key(self, key_id: str) -> None:
-        """Make an API key useless at once."""
+        """Make an API key useless at once. Its principal stays, with what it spent."""
         self._run("revoke_key", "DELETE", f"/v1/keys/{segment(key_id)}", "never", arguments={"id": key_id})
+
+    def create_principal(
+        self,
+        role: str,
+        name: str | None = None,
+        *,
+        team: str | None = None,
+        acts_for: Sequence[str] = (),
+    ) -> Document:
+        """A principal, who has no key yet. The arguments are those of `create_key`."""
+        body = _may(role, name, team, acts_for)
+        return Document(self._run("create_principal", "POST", "/v1/principals", "never", body=body).document)
+
+    def principals(self) -> Iterator[Document]:
+        """The principals, the oldest first."""
+        return (Document(item) for item in self._pages("principals", "/v1/principals", {}))
+
+    def principal(self, principal: str) -> Document:
+        """One of them, by its id."""
+        path = f"/v1/principals/{segment(principal)}"
+        return Document(self._get("principal", path, {"principal": principal}))
+
+    def set_principal(
+        self, principal: str, *, role: str, team: str | None, acts_for: Sequence[str], etag: str
+    ) -> Document:
+        """Change what a principal may do and its team, from now on: what it was charged stays where it is.
+
+        `etag` is the principal's as you read it: the version you change.
+        """
+        arguments = {"principal": principal, "etag": etag}
+        body = {"role": role, "team": team, "acts_for": names("acts_for", acts_for) if acts_for else []}
+        path, headers = f"/v1/principals/{segment(principal)}", {"If-Match": etag}
+        done = self._run(
+            "set_principal", "PUT", path, "never", arguments=arguments, body=body, headers=headers
+        )
+        return Document(done.document)
+
+    def erase_name(self, principal: str) -> None:
+        """Erase what a principal is called. Nobody else will be called that."""
+        path = f"/v1/principals/{segment(principal)}/name"
+        self._run("erase_name", "DELETE", path, "never", arguments={"principal": principal})
 
     def _change(self, operation: str, dataset: str, what: str, body: Mapping[str, Any]) -> Any:
         path = f"/v1/datasets/{segment(dataset)}/{what}"
         arguments = {"dataset": dataset}
         return self._run(operation, "POST", path, "never", arguments=arguments, body=body).document
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """A body of what is not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _may(role: str, name: str | None, team: str | None, acts_for: Sequence[str]) -> dict[str, Any]:
+    """The body of what a principal may do."""
+    more = {"acts_for": names("acts_for", acts_for)} if acts_for else {}
+    return {"role": role, **_given(name=name, team=team), **more}
 
 
 def _budgets(given: Any) -> Sequence[Mapping[str, Any]]:

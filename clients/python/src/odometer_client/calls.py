@@ -78,6 +78,7 @@ class Call:
         self._jitter = jitter
         self._made = 0
         self._may_have_arrived = False
+        self._url = ""
 
     def answered(self, answer: Answer) -> Done | Wait:
         """What an answer means. Raises the error it stands for, once asking again cannot help."""
@@ -90,9 +91,13 @@ class Call:
         self._may_have_arrived |= answer.status != 429
         return self._again(str(error), answer.retry_after_s, error)
 
-    def failed(self, failure: TransportFailure) -> Wait:
-        """What to do without an answer. Raises `OutcomeUnknown` or `Unreachable` at the end."""
+    def failed(self, failure: TransportFailure, url: str = "") -> Wait:
+        """What to do without an answer. Raises `OutcomeUnknown` or `Unreachable` at the end.
+
+        `url`: where it was sent, as it may be shown.
+        """
         self._made += 1
+        self._url = url
         self._may_have_arrived |= failure.may_have_arrived
         if failure.may_have_arrived and self.request.repeat == "never":
             raise self._gave_up(str(failure))
@@ -112,10 +117,13 @@ class Call:
         what = (
             f"{self.request.operation} after {self._made} {'try' if self._made == 1 else 'tries'}: {reason}"
         )
+        where = f" at {self._url}" if self._url else ""
         if not self._may_have_arrived:
-            return Unreachable(f"The service could not be reached. {what}. Is the URL right, is it running?")
+            return Unreachable(
+                f"The service{where} could not be reached. {what}. Is the URL right, is it running?"
+            )
         if self.request.repeat == "safe":
-            return Unreachable(f"The service did not answer. {what}.")
+            return Unreachable(f"The service{where} did not answer. {what}.")
         how = "Look whether it took effect before you do it again"
         if self.request.repeat == "once":
             how = "Ask again: doing it twice is the same as once"

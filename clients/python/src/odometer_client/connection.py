@@ -95,10 +95,24 @@ class Connection:
             try:
                 step = call.answered(self._transport.send(call.request))
             except TransportFailure as failure:
-                step = call.failed(failure)
+                step = call.failed(failure, without_password(self.url))
             if isinstance(step, Done):
                 return step
             self._sleep(step.seconds)
+
+
+def check_key(key: str) -> None:
+    """Raise ValueError for what cannot be an API key, before anything is sent: the words hold none of it."""
+    if not isinstance(key, str):
+        raise TypeError(f"key is a {type(key).__name__}: give the text of an API key, or None")
+    how = "An API key is one word, po_…, as it was shown when it was made"
+    if not key:
+        raise ValueError(f"key is empty: nothing was sent. {how}. Is the variable that it comes from set?")
+    if not all("!" <= letter <= "~" for letter in key):
+        where = "around it" if key.strip() and all("!" <= one <= "~" for one in key.strip()) else "in it"
+        raise ValueError(
+            f"key has a blank, a line end or a letter that no key has, {where}: nothing was sent. {how}"
+        )
 
 
 def without_password(url: str) -> str:
@@ -109,11 +123,25 @@ def without_password(url: str) -> str:
     return parts._replace(netloc=f"…@{parts.netloc.rpartition('@')[2]}").geturl()
 
 
+def _check_host(url: str) -> None:
+    """Raise ValueError for a URL that leads nowhere, which would be found with the first request."""
+    try:
+        found = urlsplit(url)
+        named = bool(found.hostname) and found.port != 0
+    except ValueError:
+        named = False
+    if not named:
+        raise ValueError(f"{without_password(url)!r} names no host: give http://host:port or https://host")
+
+
 def _transport(
     url: str, key: str | None, timeout_s: float, http_transport: httpx.BaseTransport | None
 ) -> Transport:
     scheme = url.partition("://")[0].lower()
     if scheme in ("http", "https"):
+        _check_host(url)
+        if key is not None:
+            check_key(key)
         return HttpTransport(url, key, timeout_s, http_transport)
     if scheme in LEDGERS:
         from odometer_client.embedded import EmbeddedTransport

@@ -117,6 +117,18 @@ def _body(request: Request) -> Mapping[str, Any]:
     return request.body or {}
 
 
+_OF_KEYS: Final = (
+    "add_key",
+    "create_key",
+    "create_principal",
+    "erase_name",
+    "keys",
+    "principal",
+    "principals",
+    "revoke_key",
+    "rotate_key",
+    "set_principal",
+)
 _CALLS: Final[dict[str, Callable[["Accountant", Request, "Caller"], Answer]]] = {
     "charge": _charge,
     "hold": _hold,
@@ -158,9 +170,7 @@ _OPERATIONS: Final[dict[str, Callable[["Accountant", Request], Answer]]] = {
     "mechanisms": lambda it, request: Answer(200, it.mechanisms()),  # noqa: ARG005
     "dp_events": lambda it, request: Answer(200, it.dp_events(_body(request))),
     "convert": lambda it, request: Answer(200, it.convert(_body(request))),
-    "create_key": lambda it, request: Answer(404, _NO_KEYS),  # noqa: ARG005
-    "keys": lambda it, request: Answer(404, _NO_KEYS),  # noqa: ARG005
-    "revoke_key": lambda it, request: Answer(404, _NO_KEYS),  # noqa: ARG005
+    **dict.fromkeys(_OF_KEYS, lambda it, request: Answer(404, _NO_KEYS)),  # noqa: ARG005
     "me": lambda it, request: Answer(200, _ME),  # noqa: ARG005
 }
 """What each operation of the client is here."""

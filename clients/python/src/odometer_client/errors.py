@@ -33,11 +33,13 @@ __all__ = [
     "IfMatchRequired",
     "InternalError",
     "InvalidRequest",
+    "KeyEnded",
     "KeyReused",
     "LedgerCorrupt",
     "LedgerRolledBack",
     "MalformedBody",
     "MethodNotAllowed",
+    "NameTaken",
     "NotFound",
     "NotFrozen",
     "NotTheRunner",
@@ -63,6 +65,7 @@ __all__ = [
     "UnknownDataset",
     "UnknownHold",
     "UnknownKey",
+    "UnknownPrincipal",
     "UnknownSession",
     "Unreachable",
     "UnsupportedPlan",
@@ -91,7 +94,7 @@ class IdempotencyKeyRequired(ProblemError):
 
 
 class Unauthenticated(ProblemError):
-    """No key, or one that is unknown or revoked."""
+    """No key, or one that is unknown, revoked or expired."""
 
     code = "unauthenticated"
     title = "A valid API key is needed"
@@ -99,7 +102,7 @@ class Unauthenticated(ProblemError):
 
 
 class Forbidden(ProblemError):
-    """The key's role does not allow this."""
+    """The key's role does not allow this, or nobody may do it: the last admin key stays."""
 
     code = "forbidden"
     title = "This key may not do that"
@@ -151,6 +154,14 @@ class UnknownKey(NotFound):
 
     code = "unknown-key"
     title = "There is no such API key"
+    retryable = False
+
+
+class UnknownPrincipal(NotFound):
+    """No principal of that id. Names are not ids: a list says which id has which name."""
+
+    code = "unknown-principal"
+    title = "There is no such principal"
     retryable = False
 
 
@@ -270,6 +281,22 @@ class PartitionExists(ProblemError):
     retryable = False
 
 
+class NameTaken(ProblemError):
+    """A principal has, or had, that name. `principals` lists its id: give that one another key."""
+
+    code = "name-taken"
+    title = "There is already a principal of that name"
+    retryable = False
+
+
+class KeyEnded(ProblemError):
+    """The API key was revoked, has expired, or was rotated before."""
+
+    code = "key-ended"
+    title = "This API key is no longer in use"
+    retryable = False
+
+
 class HoldSettled(ProblemError):
     """The hold was settled before, for another number. A hold is settled once."""
 
@@ -327,15 +354,15 @@ class NotFrozen(ProblemError):
 
 
 class EditConflict(ProblemError):
-    """The budget changed since it was read (If-Match does not match)."""
+    """The budget or principal changed since it was read (If-Match does not match)."""
 
     code = "edit-conflict"
-    title = "The budget was changed by someone else"
+    title = "It was changed by someone else"
     retryable = False
 
 
 class IfMatchRequired(ProblemError):
-    """A change of a budget must say which version it changes."""
+    """A change of a budget or a principal must say which version it changes."""
 
     code = "if-match-required"
     title = "Say which version you change"
@@ -422,11 +449,13 @@ BY_CODE: Final[dict[str, type[ProblemError]]] = {
     "if-match-required": IfMatchRequired,
     "internal-error": InternalError,
     "invalid-request": InvalidRequest,
+    "key-ended": KeyEnded,
     "key-reused": KeyReused,
     "ledger-corrupt": LedgerCorrupt,
     "ledger-rolled-back": LedgerRolledBack,
     "malformed-body": MalformedBody,
     "method-not-allowed": MethodNotAllowed,
+    "name-taken": NameTaken,
     "not-found": NotFound,
     "not-frozen": NotFrozen,
     "not-valid-under-adjacency": NotValidUnderAdjacency,
@@ -445,6 +474,7 @@ BY_CODE: Final[dict[str, type[ProblemError]]] = {
     "unknown-dataset": UnknownDataset,
     "unknown-hold": UnknownHold,
     "unknown-key": UnknownKey,
+    "unknown-principal": UnknownPrincipal,
     "unknown-session": UnknownSession,
     "upgrade-needed": UpgradeNeeded,
 }
