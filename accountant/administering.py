@@ -71,7 +71,7 @@ def _open(state: State | None, command: OpenCommand, time: str) -> Admitted:
         "budgets": budgets,
         **({"partitions": list(partitions)} if partitions else {}),
     }
-    return admit(None, document)
+    return admit(None, document, version=dataset.entry_format)
 
 
 def _set_budget(state: State, command: SetBudgetCommand, time: str) -> Admitted:

@@ -349,7 +349,9 @@ class Book:
                 "dataset": dataset.dataset.model_dump(mode="json"),
                 "shard": shard,
             }
-            begun = admit(None, document)  # if another process is faster, it has done the same
+            begun = admit(
+                None, document, version=dataset.dataset.entry_format
+            )  # if another process is faster, it has done the same
             self._store.append([Write(stream, EMPTY_HEAD, [begun.entry], begun.state.blobs())])
         self._list_shard(dataset.stream, shard, now)
         return self._state(stream)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from accountant.grid import DELTA_UNIT, GRIDS, NAT_UNIT, Grid
+from accountant.grid import GRIDS, Grid
 from accountant.loss import Loss, total
 from accountant.mechanisms import AnyMechanism, Document, Number, Whole
 from accountant.mechanisms.base import STORED, thawed
@@ -146,7 +146,7 @@ class PureBudget(Budget):
 
     def rule(self, grid: Grid, fixed: dict[str, Any]) -> Rule:
         del fixed
-        units = floor_units(decimal(self.epsilon), NAT_UNIT)
+        units = floor_units(decimal(self.epsilon), grid.units[grid.pure])
         takers = f"{_TAKERS} approximate, zcdp, renyi or gdp"
         return CoordinateRule(
             self.name, self.kind, self.epsilon, grid, grid.pure, units, "pure epsilon", takers
@@ -166,7 +166,7 @@ class ZcdpBudget(Budget):
 
     def rule(self, grid: Grid, fixed: dict[str, Any]) -> Rule:
         del fixed
-        units = floor_units(decimal(self.rho), NAT_UNIT)
+        units = floor_units(decimal(self.rho), grid.units[grid.rho])
         takers = f"{_TAKERS} approximate or renyi"
         return CoordinateRule(self.name, self.kind, self.rho, grid, grid.rho, units, "rho", takers)
 
@@ -189,7 +189,7 @@ class RenyiBudget(Budget):
         index = grid.order_at_or_above(decimal(self.order))
         if index is None:
             raise ValueError(f"order {self.order} is above the grid's last, {grid.exact_orders[-1]}")
-        units = floor_units(decimal(self.epsilon), NAT_UNIT)
+        units = floor_units(decimal(self.epsilon), grid.units[index])
         order = float(grid.exact_orders[index])
         quantity = f"Rényi divergence of order {order:g}"
         takers = f"{_TAKERS} pure"
@@ -209,7 +209,7 @@ class GdpBudget(Budget):
 
     def rule(self, grid: Grid, fixed: dict[str, Any]) -> Rule:
         del fixed
-        units = floor_units(decimal(self.mu) ** 2, NAT_UNIT)
+        units = floor_units(decimal(self.mu) ** 2, grid.units[grid.mu_squared])
         takers = "a subsampled or discrete Gaussian has none; a budget of kind approximate or renyi"
         return GdpRule(self.name, self.kind, self.mu, grid, grid.mu_squared, units, "mu", takers)
 
@@ -246,7 +246,7 @@ class ApproximateBudget(Budget):
         else:
             weights = workload_prior(grid, workload_loss(self.workload, grid), mix)
         return {
-            "delta_add": str(floor_units(add, DELTA_UNIT)),
+            "delta_add": str(floor_units(add, grid.units[grid.delta])),
             "delta_mix": repr(mix),
             "weights": list(weights),
         }
@@ -260,7 +260,7 @@ class ApproximateBudget(Budget):
             grid,
             mixture=mixture,
             delta_add=int(fixed["delta_add"]),
-            pure_units=floor_units(decimal(self.epsilon), NAT_UNIT),
+            pure_units=floor_units(decimal(self.epsilon), grid.units[grid.pure]),
         )
 
 

@@ -62,6 +62,7 @@ def charge(
     prepared.check_valid()
     if command.barred is not None:
         raise Forbidden(command.barred)
+    prepared = prepared.on(state.dataset.grid)
     if state.closed:
         raise DatasetClosed(f"dataset {state.dataset.name} is closed: it takes no more charges")
     check_step(state, prepared.session, command.by or command.principal)
@@ -77,7 +78,7 @@ def charge(
     if state.windows and (held is not None or prepared.session is not None):
         version, state = WINDOWS_REACHED, reaching(state)
     totals = charge_totals(state, touched, prepared.kinds, prepared.losses, time, lasting, last_of)
-    entry, head = _charge_entry(state, command, totals, time, held, version)
+    entry, head = _charge_entry(state, command, prepared.losses_json, totals, time, held, version)
     changes = charge_changes(state, prepared.losses)
     if prepared.session is not None:
         by = command.by or command.principal
@@ -132,6 +133,7 @@ def _held(state: State, command: ChargeCommand, touched: Touched, time: str) -> 
 def _charge_entry(
     state: State,
     command: ChargeCommand,
+    losses: str,
     totals: Totals,
     time: str,
     held: dict[str, Any] | None,
@@ -148,7 +150,7 @@ def _charge_entry(
         checkpoint = f'"totals":{_quoted(totals.of(DATASET_SCOPE).encode())},'
     body = (
         f'{{{by}"command":{prepared.command},{expires}"key":{_quoted(command.key)},'
-        f'"losses":{prepared.losses_json},"prev":"{state.head.hash}",'
+        f'"losses":{losses},"prev":"{state.head.hash}",'
         f'"principal":{_quoted(command.principal)},"seq":{sequence},{team}'
         f'"time":"{time}",{checkpoint}"type":"{"held" if held else "charged"}","v":{version}{windows}}}'
     ).encode("ascii")

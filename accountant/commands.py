@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
 from pydantic import TypeAdapter
@@ -13,7 +13,7 @@ from accountant.entries import canonical
 from accountant.errors import InvalidRequest
 from accountant.forms import CreateDataset, Group, ManyCharges, ManyHolds, OneCharge, OneHold
 from accountant.grid import CURRENT_GRID, Grid
-from accountant.loss import Loss, total
+from accountant.loss import Curve, Loss, total
 from accountant.mechanisms import Adjacency
 from accountant.mechanisms.base import EVERY_ADJACENCY, frozen
 from accountant.once import once
@@ -70,12 +70,32 @@ class Prepared:
     """What it does of a session."""
     refused: InvalidRequest | None = field(default=None, compare=False)
     """Why it is not taken unless it was before: a rule that is younger than the ledger's charges."""
+    _on: dict[int, "Prepared"] = field(default_factory=dict, compare=False, repr=False)
+    """Itself in the units of other grids, by version."""
     _touched: dict[tuple[str, str | None], Touched] = field(default_factory=dict, compare=False, repr=False)
+
+    @once
+    def curves(self) -> tuple[Curve, ...]:
+        """Of one release of each charge. May take seconds."""
+        return tuple(charge.mechanism.curve(self.grid) for charge in self.charges)
 
     @once
     def losses(self) -> tuple[Loss, ...]:
         """One per charge."""
-        return tuple(charge.loss(self.grid) for charge in self.charges)
+        return tuple(
+            curve.times(charge.count) for curve, charge in zip(self.curves, self.charges, strict=True)
+        )
+
+    def on(self, grid: Grid) -> "Prepared":
+        """The same charge in the units of another grid: quick, for its curves are computed once."""
+        if grid is self.grid:
+            return self
+        known = self._on.get(grid.version)
+        if known is None:
+            known = replace(self, grid=grid, _on={})
+            known.__dict__["curves"] = tuple(curve.on(grid) for curve in self.curves)
+            self._on[grid.version] = known.warm()
+        return known
 
     @once
     def loss(self) -> Loss:

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from accountant.budgets import ANY_BUDGET, Budget, Workload, split_delta, workload_loss
-from accountant.grid import DELTA_UNIT, GRIDS, Grid
+from accountant.entries import FORMAT
+from accountant.grid import GRID_V1, GRIDS, Grid
 from accountant.mechanisms import Adjacency, Document
 from accountant.mechanisms.base import STORED, frozen, thawed
 from accountant.mixture import Mixture
 from accountant.rounding import floor_units
 from accountant.scopes import Composition
 from accountant.weights import reading_prior, workload_prior
+
+_FORMAT_OF_GRID_2: Final = 4
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class Dataset(Document):
         return GRIDS[self.grid_version]
 
     @property
+    def entry_format(self) -> int:
+        """The lowest format of its first entry: that of grid 2 is refused by who knows grid 1 alone."""
+        return FORMAT if self.grid is GRID_V1 else _FORMAT_OF_GRID_2
+
+    @property
     def mixture(self) -> Mixture:
         """The mixture of the running readings."""
         return Mixture(self.grid, self.weights, float(self.delta_mix))
@@ -80,7 +88,7 @@ def bind_dataset(request: Any, grid: Grid, created: str) -> Dataset:
         adjacency=request.adjacency,
         grid_version=grid.version,
         delta=repr(request.delta),
-        delta_add=str(floor_units(add, DELTA_UNIT)),
+        delta_add=str(floor_units(add, grid.units[grid.delta])),
         delta_mix=repr(mix),
         weights=weights,
         odometer_only=request.odometer_only,

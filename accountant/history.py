@@ -1,7 +1,7 @@
 """What a dataset's ledger looked like over time, who spent it, and its pages. Reads only."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,6 +30,8 @@ _ADDITIONS_MAX: Final = 2**21
 """Additions to partitions that one history may take."""
 _INT64_MAX: Final = 2**62
 _SCOPES_MAX: Final = 1000
+_ORDER_DIGITS: Final = 12
+"""In which a history of partitions counts the orders."""
 _COUNTING: Final = ("opened", "charged", "held", "settled")
 
 
@@ -116,29 +118,48 @@ def _folded(state: State, steps: list[_Step], points: int) -> Iterator[tuple[int
 
 
 class _Rows:
-    """The totals of all partitions side by side: a row each, exact integers, moved many at once."""
+    """The totals of all partitions side by side: a row each, whole numbers, moved many at once.
+
+    Of a finer grid the orders are counted in units of 1e-12, each loss rounded up: machine words hold them.
+    """
 
     def __init__(self, grid: Grid, rows: int) -> None:
         self._grid = grid
-        self._totals: npt.NDArray[Any] = np.zeros((rows, 2 * grid.size), dtype=np.int64)
+        self._coarse = 10 ** max(0, grid.order_digits - _ORDER_DIGITS)
+        self._orders: npt.NDArray[Any] = np.zeros((rows, grid.n_orders), dtype=np.int64)
+        self._others: npt.NDArray[Any] = np.zeros((rows, grid.size - grid.n_orders), dtype=object)
+        self._unbounded: npt.NDArray[Any] = np.zeros((rows, grid.size), dtype=np.int64)
         self._most = 0
-        """No number in the table is above this."""
+        """No number in the table of orders is above this."""
 
     def move(self, rows: npt.NDArray[np.int16], taken: Loss, gained: Loss) -> None:
         """Take a loss out of some rows and add another."""
-        out, into = (*taken.values, *taken.unbounded), (*gained.values, *gained.unbounded)
+        out, into = self._ordered(taken), self._ordered(gained)
         self._most += max(*into, *out)
-        if self._most > _INT64_MAX and self._totals.dtype != object:
-            self._totals = self._totals.astype(object)  # slower, and without an end
-        by = [more - less for more, less in zip(into, out, strict=True)]
-        self._totals[rows] += np.array(by, dtype=self._totals.dtype)
+        if self._most > _INT64_MAX and self._orders.dtype != object:
+            self._orders = self._orders.astype(object)  # slower, and without an end
+        self._orders[rows] += _difference(into, out, self._orders.dtype)
+        n_orders = self._grid.n_orders
+        self._others[rows] += _difference(gained.values[n_orders:], taken.values[n_orders:], np.dtype(object))
+        self._unbounded[rows] += _difference(gained.unbounded, taken.unbounded, self._unbounded.dtype)
+
+    def _ordered(self, loss: Loss) -> list[int]:
+        return [-(-value // self._coarse) for value in loss.values[: self._grid.n_orders]]
 
     def worst(self) -> Loss:
         """The largest of each coordinate; nothing without rows."""
-        if not len(self._totals):
+        if not len(self._orders):
             return Loss.zero(self._grid)
-        numbers = [int(number) for number in self._totals.max(axis=0)]
-        return Loss(self._grid, tuple(numbers[: self._grid.size]), tuple(numbers[self._grid.size :]))
+        orders, others, unbounded = (
+            [int(number) for number in table.max(axis=0)]
+            for table in (self._orders, self._others, self._unbounded)
+        )
+        values = (*(number * self._coarse for number in orders), *others)
+        return Loss(self._grid, values, tuple(unbounded))
+
+
+def _difference(more: Sequence[int], less: Sequence[int], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    return np.array([one - other for one, other in zip(more, less, strict=True)], dtype=kind)
 
 
 def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int, str, Loss]]:

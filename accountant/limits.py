@@ -124,8 +124,9 @@ class Moved:
         return first
 
 
-def _size(loss: Loss) -> tuple[int, int]:
-    return sum(loss.unbounded), sum(loss.values)
+def _size(loss: Loss) -> tuple[int, ...]:
+    n_orders = loss.grid.n_orders  # which are in the same units
+    return sum(loss.unbounded), sum(loss.values[:n_orders]), *loss.values[n_orders:]
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,12 @@ class Curve:
             None if ratio is None else Fraction(*ratio) for ratio in map(_ratio, self.bounds[place:])
         )
 
+    def on(self, grid: Grid) -> "Curve":
+        """The same on another grid of the same orders. Raises ValueError for one of others."""
+        if grid.exact_orders != self.grid.exact_orders:
+            raise ValueError(f"grid {grid.version} has other orders than grid {self.grid.version}")
+        return self if grid is self.grid else Curve(grid, self.bounds)
+
     def without(self, place: int) -> "Curve":
         """The same with no bound in one coordinate."""
         return Curve(self.grid, (*self.bounds[:place], math.inf, *self.bounds[place + 1 :]))
@@ -276,8 +282,7 @@ class Loss:
     def renyi(self) -> npt.NDArray[np.float64]:
         """S(alpha) in nats at every finite order, shape (n_orders,), rounded up; infinity for no bound."""
         n_orders = self.grid.n_orders
-        # 2**-51 covers both roundings: of the integer and of the product.
-        totals = np.array(self.values[:n_orders], dtype=float) * (1e-12 * (1 + 2**-51))
+        totals = np.array(self.values[:n_orders], dtype=float) * self.grid.order_unit_up
         totals[np.array(self.unbounded[:n_orders]) > 0] = np.inf
         return totals
 

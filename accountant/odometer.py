@@ -9,7 +9,7 @@ from accountant import conversions
 from accountant.advice import finite
 from accountant.datasets import BudgetEntry
 from accountant.entries import timestamp
-from accountant.grid import DELTA_UNIT, Grid
+from accountant.grid import Grid
 from accountant.ledger import State
 from accountant.limits import Limit
 from accountant.loss import Loss
@@ -111,11 +111,12 @@ def _mixture(state: State, delta: float) -> tuple[Mixture, int]:
     mixture, add = dataset.mixture, int(dataset.delta_add)
     if delta == float(dataset.delta):
         return mixture, add
-    share = add * DELTA_UNIT / decimal(float(dataset.delta))
+    unit = dataset.grid.units[dataset.grid.delta]
+    share = add * unit / decimal(float(dataset.delta))
     scaled = decimal(delta) * share
     return (
         replace(mixture, delta=round_down(decimal(delta) - scaled)),
-        math.floor(scaled / DELTA_UNIT),
+        math.floor(scaled / unit),
     )
 
 
@@ -146,7 +147,9 @@ def plan_readings(totals: Loss, delta: float) -> Iterator[Reading]:
 def _rest(totals: Loss, delta: float) -> float:
     """What approximate charges leave of delta, rounded down; at most 0 when nothing."""
     units = totals.units(totals.grid.delta)
-    return -1.0 if units is None else round_down(decimal(delta) - units * DELTA_UNIT)
+    return (
+        -1.0 if units is None else round_down(decimal(delta) - units * totals.grid.units[totals.grid.delta])
+    )
 
 
 def fixed_plan(totals: Loss, delta: float) -> Reading:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple, Self
 
-from accountant.grid import DELTA_UNIT, NAT_UNIT, Grid
+from accountant.grid import Grid
 from accountant.loss import Loss
 from accountant.mixture import Mixture
 from accountant.once import once
@@ -25,9 +25,8 @@ class Left(NamedTuple):
     order: float | None = None
 
     @classmethod
-    def of_units(cls, limit: int, spent: int, order: float | None = None) -> Self:
-        """From whole units, each figure rounded once."""
-        unit = NAT_UNIT.denominator
+    def of_units(cls, limit: int, spent: int, unit: int, order: float | None = None) -> Self:
+        """From whole units, `unit` of which are 1; each figure rounded once."""
         return cls(
             shown_down(limit, unit),
             shown_up(spent, unit),
@@ -120,7 +119,8 @@ class CoordinateRule(Rule):
     def left(self, totals: Loss) -> Left:
         if totals.unbounded[self.index] or self._approximate(totals):
             return Left(self.limit, math.inf, 0.0, 1.0, self.order)
-        return Left.of_units(self.units, totals.values[self.index], self.order)
+        unit = self.grid.units_in_one[self.index]
+        return Left.of_units(self.units, totals.values[self.index], unit, self.order)
 
     def capacities(self) -> tuple[tuple[int, int], ...]:
         return ((self.index, self.units),)
@@ -153,7 +153,7 @@ class GdpRule(CoordinateRule):
         shown = Left.of_floats(self.limit, self.spent(totals))
         if not shown.spent < self.limit:
             return shown
-        room = (self.units - totals.values[self.index]) * NAT_UNIT
+        room = (self.units - totals.values[self.index]) * self.grid.units[self.index]
         left = max(0.0, math.nextafter(math.sqrt(round_down(room)), 0.0)) if room > 0 else 0.0
         return shown._replace(left=left)  # squares add, so more is left than the difference
 
@@ -175,7 +175,10 @@ class ApproximateRule(Rule):
     def capacity(self) -> tuple[int, ...]:
         """C(alpha) in units, rounded down; shape (n_orders,)."""
         bounds = self.mixture.capacity(self.limit)
-        return tuple(math.floor(Fraction(float(bound)) / NAT_UNIT) for bound in bounds)
+        in_one = self.grid.units_in_one
+        return tuple(
+            math.floor(Fraction(float(bound)) * unit) for bound, unit in zip(bounds, in_one, strict=False)
+        )
 
     @once
     def _candidates(self) -> tuple[int, ...]:
@@ -215,7 +218,7 @@ class ApproximateRule(Rule):
         if best is None:
             return self.left_of_limit(totals)
         order = float(self.grid.orders[best])
-        return Left.of_units(self.capacity[best], totals.values[best], order)
+        return Left.of_units(self.capacity[best], totals.values[best], self.grid.units_in_one[best], order)
 
     def left_of_limit(self, totals: Loss) -> Left:
         return Left.of_floats(self.limit, self.spent(totals))
@@ -237,14 +240,15 @@ class ApproximateRule(Rule):
         total, added = (loss.units(self.grid.delta) for loss in (after, asked))
         if total is None or added is None:
             return 0.0
-        return shown_down(max(0, self.delta_add - (total - added)), DELTA_UNIT.denominator)
+        return shown_down(max(0, self.delta_add - (total - added)), self.grid.units_in_one[self.grid.delta])
 
     def why_not(self, asked: Loss, after: Loss) -> str:
         delta = self.grid.delta
         if asked.unbounded[delta] or all(asked.unbounded[: self.grid.n_orders]):
             return "the charge has no bound at any order: it is not differentially private as described"
         if too_much_delta(after, self.delta_add):
-            whole, left = round_down(self.delta_add * DELTA_UNIT), self._delta_left(asked, after)
+            whole = shown_down(self.delta_add, self.grid.units_in_one[delta])
+            left = self._delta_left(asked, after)
             return (
                 "the deltas of approximate charges would go above the budget's delta_add, the part of its "
                 f"delta that is kept for them: {whole:g}, of which {left:g} is left"

@@ -47,7 +47,7 @@ from accountant.errors import (
     UnknownHold,
 )
 from accountant.forms import CreateDataset, Derived, NewPartitions, SessionAnswer, Settlement, Unfreeze
-from accountant.grid import CURRENT_GRID
+from accountant.grid import CURRENT_GRID, Grid
 from accountant.ledger import State, open_holds, touched_by
 from accountant.lineage import lineage
 from accountant.loss import Loss
@@ -71,6 +71,7 @@ from accountant.requests import (
     shard_of_units,
     unknown_dataset,
 )
+from accountant.rounding import shown_down
 from accountant.sanitising import at_figure, check_sanitised
 from accountant.scopes import DATASET_SCOPE, shard_number, shard_parent, shard_stream, split
 from accountant.unknown_scopes import never_charged
@@ -91,7 +92,7 @@ class Accountant(Desk):
 
     def create_dataset(self, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
         request = validated(CreateDataset, body)
-        _warm(request, *request.budgets)
+        _warm(CURRENT_GRID, request, *request.budgets)
         document = self._dataset_document(self._change(request.name, OpenCommand(request, principal)))
         said = openings.notes(request)
         return document | {"notes": said} if said else document
@@ -122,9 +123,9 @@ class Accountant(Desk):
         return {"items": self.dataset(name)["budgets"], "next": None}
 
     def add_budget(self, name: str, body: Body | Mapping[str, Any], principal: str) -> dict[str, Any]:
-        self.state(name)
+        grid = self.state(name).dataset.grid
         budget = validated(ANY_BUDGET, body)
-        _warm(budget)
+        _warm(grid, budget)
         state = self._change(name, SetBudgetCommand(budget, principal))
         document = self._budget_state(state, budget.name)
         said = openings.above_dataset(budget, float(state.dataset.delta))
@@ -139,7 +140,8 @@ class Accountant(Desk):
         principal: str,
     ) -> dict[str, Any]:
         """A new limit keeps the weights; any other change fixes new ones (SOUNDNESS section 6)."""
-        before = self.state(name).budgets.get(budget_name)
+        dataset = self.state(name)
+        before = dataset.budgets.get(budget_name)
         if before is None:
             raise UnknownBudget(f"dataset {name} has no budget {budget_name}")
         if if_match is None:
@@ -148,7 +150,7 @@ class Accountant(Desk):
                 etag=etag(before),
             )
         budget = named_budget(body, budget_name)
-        _warm(budget)
+        _warm(dataset.dataset.grid, budget)
         state = self._change(name, SetBudgetCommand(budget, principal, if_match))
         document = self._budget_state(state, budget_name)
         if type(budget) is type(before.budget) and budget.limit() > before.budget.limit():
@@ -251,7 +253,7 @@ class Accountant(Desk):
             about["shard"] = state.shard
         if expires is not None:
             about["hold"] = {"id": hold_id(state.shard, about["sequence"], about["hash"]), "expires": expires}
-        fixed = receipts.fragment_of(prepared)
+        fixed = receipts.fragment_of(prepared.on(state.dataset.grid))
         document = receipts.receipt(
             state, about, command.principal, fixed, command.touched, replayed=replayed
         )
@@ -265,13 +267,14 @@ class Accountant(Desk):
         error = outcome.error if isinstance(outcome, Refused) else outcome
         if isinstance(error, BudgetExceeded) and isinstance(outcome, Refused) and outcome.state is not None:
             question = advice.Question(outcome.state, command.touched, outcome.at).within(advice.ADVICE_S)
-            notes = [*command.prepared.notes, *(() if advise else (advice.POSTPONED,))]
+            prepared = command.prepared.on(outcome.state.dataset.grid)
+            notes = [*prepared.notes, *(() if advise else (advice.POSTPONED,))]
             nothing: dict[str, Any] = dict.fromkeys(advice.PARTS)
             error.fields = {
                 **{name: value for name, value in error.fields.items() if name != "budgets"},
                 "dataset": outcome.state.dataset.name,
-                "refusals": advice.refusals(question, command.prepared.loss) if advise else [],
-                "would_fit": advice.would_fit(question, command.prepared, notes) if advise else nothing,
+                "refusals": advice.refusals(question, prepared.loss) if advise else [],
+                "would_fit": advice.would_fit(question, prepared, notes) if advise else nothing,
                 "notes": notes,
             }
         if not isinstance(error, OdometerError):
@@ -290,6 +293,7 @@ class Accountant(Desk):
         if state.frozen is not None:  # a shard alone, whose counts are too low
             raise frozen_error(state)
         check_fits_dataset(state, prepared)
+        prepared = prepared.on(state.dataset.grid)
         question = advice.Question(state, command.touched, max(state.time, self.clock()))
         fitting, notes = question.fits(prepared.loss), list(prepared.notes)
         extra = prepared.loss if fitting else None
@@ -645,7 +649,7 @@ class Accountant(Desk):
             "unit": dataset.unit,
             "adjacency": dataset.adjacency.value,
             "delta": float(dataset.delta),
-            "delta_add": int(dataset.delta_add) / 10**18,
+            "delta_add": shown_down(int(dataset.delta_add), dataset.grid.units_in_one[dataset.grid.delta]),
             "grid_version": dataset.grid_version,
             "created": dataset.created,
             "sequence": state.head.sequence,
@@ -692,9 +696,9 @@ def _as_a_whole(state: State, field: str) -> State:
     return state
 
 
-def _warm(*documents: CreateDataset | Budget) -> None:
+def _warm(grid: Grid, *documents: CreateDataset | Budget) -> None:
     """Compute here what a decision needs of the workloads: the teller, which all wait for, never does."""
     for document in documents:
         workload = getattr(document, "workload", None)
         if workload is not None:
-            workload_loss(workload, CURRENT_GRID)
+            workload_loss(workload, grid)

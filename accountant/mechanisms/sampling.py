@@ -76,7 +76,7 @@ def _sampled_pure(epsilon: Fraction, delta: Fraction, rate: float, grid: Grid) -
     if epsilon > 10**6:  # no curve is computed above: without amplification it is the base's own
         return Curve.no_bound(grid)
     found = renyi_subsampled.pure_epsilon(round_up(epsilon), rate)
-    kept = min(Fraction(1), delta * Fraction(rate) * (1 + Fraction(1, 2**50)))
+    kept = delta * decimal(rate)
     return pure_curve(found, grid, pure=min(decimal(found), epsilon), delta=kept)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accountant.budgets import ANY_BUDGET, Budget, Charge, split_delta
 from accountant.errors import BudgetExceeded, EditConflict, OdometerError
-from accountant.grid import GRID_V1
+from accountant.grid import CURRENT_GRID
 from accountant.loss import total
 from accountant.rounding import decimal
 from accountant.rules import Rule
@@ -45,11 +45,11 @@ def test_every_kind_is_here() -> None:
 
 def rule_of(**document: Any) -> Rule:
     budget = ANY_BUDGET.validate_python({"name": "b", **document})
-    return budget.rule(GRID_V1, budget.fixed(GRID_V1))
+    return budget.rule(CURRENT_GRID, budget.fixed(CURRENT_GRID))
 
 
 def loss_of(mechanism: Document, count: int = 1) -> Any:
-    return Charge.model_validate({"mechanism": mechanism, "count": count}).loss(GRID_V1)
+    return Charge.model_validate({"mechanism": mechanism, "count": count}).loss(CURRENT_GRID)
 
 
 class Ledger:
@@ -122,7 +122,7 @@ def test_the_order_of_charges_does_not_matter(kind: str, parts: list[float], ord
     losses = [loss_of({**UNITS[kind], name: part}) for part in parts]
     shuffled = list(losses)
     order.shuffle(shuffled)
-    one, other = total(GRID_V1, losses), total(GRID_V1, shuffled)
+    one, other = total(CURRENT_GRID, losses), total(CURRENT_GRID, shuffled)
     assert one == other
     rule = rule_of(**BUDGETS[kind])
     assert rule.allows(one) == rule.allows(other)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from accountant.budgets import COUNT_MAX, Budget, Charge
-from accountant.grid import GRID_V1
+from accountant.grid import CURRENT_GRID
 from accountant.loss import Loss
 from accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
 from accountant.mechanisms.base import Document as DocumentModel
@@ -31,7 +31,7 @@ from tests.support.serving import Live, live
 Document = dict[str, Any]
 KINDS = sorted(Mechanism.registry)
 EXAMPLES = [(kind, example) for kind in KINDS for example in Mechanism.registry[kind].examples]
-ORDERS = GRID_V1.orders
+ORDERS = CURRENT_GRID.orders
 each_kind = pytest.mark.parametrize("kind", KINDS)
 each_example = pytest.mark.parametrize(
     ("kind", "example"), EXAMPLES, ids=[f"{kind}-{n}" for n, (kind, _) in enumerate(EXAMPLES)]
@@ -126,12 +126,12 @@ def parse(document: Document) -> Mechanism:
 
 
 def amounts(mechanism: Mechanism) -> list[Fraction | None]:
-    return list(mechanism.curve(GRID_V1).amounts)
+    return list(mechanism.curve(CURRENT_GRID).amounts)
 
 
 def floats(mechanism: Mechanism) -> np.ndarray[Any, np.dtype[np.float64]]:
     """D_alpha of one release, unrounded, infinity for no bound."""
-    found = amounts(mechanism)[: GRID_V1.n_orders]
+    found = amounts(mechanism)[: CURRENT_GRID.n_orders]
     return np.array([math.inf if amount is None else float(amount) for amount in found])
 
 
@@ -208,12 +208,12 @@ def test_its_curve_is_one(kind: str, data: st.DataObject) -> None:
     """Never negative, never falling with the order; (alpha-1) D_alpha convex; never above the pure part."""
     mechanism = parse(data.draw(documents(kind)))
     curve, found = floats(mechanism), amounts(mechanism)
-    assert len(found) == GRID_V1.size
+    assert len(found) == CURRENT_GRID.size
     live = curve[np.isfinite(curve)]
     assert np.all(live >= 0)
     assert np.all(np.isinf(curve[live.size :]))  # no bound from some order on
     assert np.all(np.diff(live) >= -1e-8 * live[1:])
-    pure = found[GRID_V1.pure]
+    pure = found[CURRENT_GRID.pure]
     if pure is not None:
         assert np.all(live <= float(pure) * (1 + 1e-9) + 1e-300)
     # Steps, stated elsewhere; the lesser of two bounds.
@@ -231,10 +231,10 @@ def test_rho_is_above_every_order(kind: str, data: st.DataObject) -> None:
     """Rho is at least D_alpha / alpha, mu^2/2 too (the curve that is compared is itself rounded up)."""
     mechanism = parse(data.draw(documents(kind)))
     curve, found = floats(mechanism), amounts(mechanism)
-    rho = found[GRID_V1.rho]
+    rho = found[CURRENT_GRID.rho]
     if rho is not None:
         assert np.all(curve / ORDERS <= float(rho) * (1 + 1e-8) + 1e-300)
-    squared = found[GRID_V1.mu_squared]
+    squared = found[CURRENT_GRID.mu_squared]
     if squared is not None:  # mu-GDP implies mu^2/2-zCDP: the curve of the worst case is below
         assert np.all(curve <= ORDERS * float(squared) / 2 * (1 + 1e-8) + 1e-300)
 
@@ -245,30 +245,30 @@ def test_rho_is_above_every_order(kind: str, data: st.DataObject) -> None:
 def test_its_curve_is_the_truth_rounded_up(kind: str, data: st.DataObject, m: int, n: int) -> None:
     """times(m) + times(n) >= times(m+n) >= truth, in every coordinate; 1e-6 and a unit apart at most."""
     document = data.draw(documents(kind))
-    curve = parse(document).curve(GRID_V1)
+    curve = parse(document).curve(CURRENT_GRID)
     whole, parts = curve.times(m + n), curve.times(m).plus(curve.times(n))
     assert parts.unbounded == whole.unbounded
     assert all(0 <= part - one <= 1 for part, one in zip(parts.values, whole.values, strict=True))
     with mp.workdps(DIGITS):
         for place in data.draw(places(document)):
             truth = (
-                oracles.renyi(document, GRID_V1.exact_orders[place])
-                if place < GRID_V1.n_orders
-                else (oracles.pure(document) if place == GRID_V1.pure else oracles.delta(document))
+                oracles.renyi(document, CURRENT_GRID.exact_orders[place])
+                if place < CURRENT_GRID.n_orders
+                else (oracles.pure(document) if place == CURRENT_GRID.pure else oracles.delta(document))
             )
             assert_just_above(whole, place, truth * (m + n))
 
 
 def places(document: Document) -> st.SearchStrategy[list[int]]:
     """Three orders to look at, the pure part and delta. Of sampled ones, orders that are summed quickly."""
-    orders = range(GRID_V1.n_orders)
+    orders = range(CURRENT_GRID.n_orders)
     if document["kind"] in PLACES:
         orders = PLACES[document["kind"]](document)  # type: ignore[assignment]
     elif document["kind"] == "poisson_subsampled":
         fast = document["base"]["noise_multiplier"] >= 0.3
         orders = [n for n in orders if ORDERS[n] <= 128 and (fast or ORDERS[n] == int(ORDERS[n]))]  # type: ignore[assignment]
     some = st.lists(st.sampled_from(list(orders)), min_size=1, max_size=3)
-    return some.map(lambda found: [*found, GRID_V1.pure, GRID_V1.delta])
+    return some.map(lambda found: [*found, CURRENT_GRID.pure, CURRENT_GRID.delta])
 
 
 def assert_just_above(loss: Loss, place: int, truth: Any) -> None:
@@ -277,7 +277,7 @@ def assert_just_above(loss: Loss, place: int, truth: Any) -> None:
         assert units is None
         return
     assert units is not None
-    exact = truth * GRID_V1.units[place].denominator
+    exact = truth * CURRENT_GRID.units[place].denominator
     slop = mp.mpf(10) ** (5 - DIGITS) * (1 + abs(exact))  # what 50 digits leave open
     assert exact - slop <= units <= exact * (1 + mp.mpf(10) ** -6) + 1 + slop
 
@@ -288,7 +288,7 @@ def assert_just_above(loss: Loss, place: int, truth: Any) -> None:
 def test_mu_is_a_gaussian_that_is_worse(kind: str, data: st.DataObject) -> None:
     """At any epsilon its delta is within that of mu; at the one that touches, nearly all of it."""
     document = data.draw(documents(kind))
-    squared = amounts(parse(document))[GRID_V1.mu_squared]
+    squared = amounts(parse(document))[CURRENT_GRID.mu_squared]
     worst = oracles.worst_pair(document)
     if kind == "gaussian" and document["noise_multiplier"]:
         assert squared == 1 / Fraction(repr(document["noise_multiplier"])) ** 2
@@ -329,7 +329,7 @@ def test_less_noise_is_a_document_too(kind: str, data: st.DataObject, factor: fl
     noisier = parse(data.draw(documents(kind))).noisier(factor)
     if noisier is not None:
         assert parse(noisier.document()) == noisier
-        assert len(amounts(noisier)) == GRID_V1.size
+        assert len(amounts(noisier)) == CURRENT_GRID.size
 
 
 # -- through HTTP ---------------------------------------------------------------------------------------
@@ -349,13 +349,13 @@ def test_an_example_charges(served: Live, kind: str, example: Document, adjacenc
     document = {"name": name, "unit": "person", "adjacency": adjacency, "delta": 1e-6, "odometer_only": True}
     assert served.ask("POST", "/v1/datasets", json=document).status_code == 201
     reply = served.charge(name, "k", {"mechanism": example, "count": 3})
-    loss = Charge(mechanism=parse(example), count=3).loss(GRID_V1)  # type: ignore[arg-type]
+    loss = Charge(mechanism=parse(example), count=3).loss(CURRENT_GRID)  # type: ignore[arg-type]
     if adjacency in Mechanism.registry[kind].adjacencies:
         assert reply.status_code == 201, reply.text
         assert reply.json()["charges"] == [{"mechanism": example, "count": 3}]
         [entry] = served.ask("GET", f"/v1/datasets/{name}/ledger?after=1").json()["items"]
         assert entry["entry"]["losses"] == [loss.encode()]
-        assert Loss.decode(GRID_V1, entry["entry"]["losses"][0]) == loss
+        assert Loss.decode(CURRENT_GRID, entry["entry"]["losses"][0]) == loss
     else:
         assert reply.status_code == 422
         assert Mechanism.registry[kind].elsewhere in reply.json()["detail"]

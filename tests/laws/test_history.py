@@ -79,7 +79,9 @@ def test_a_partitioned_history_is_what_its_entries_come_to(partitioned: Accounta
     spend_in_every_way(partitioned, count)
     counted, found = naive(partitioned), shown(partitioned)
     assert len(found) == 9
-    assert found == {sequence: counted[sequence] for sequence in found}
+    for sequence, reading in found.items():  # each entry counted up to units of 1e-12
+        assert reading >= counted[sequence] * (1 - 1e-12)
+        assert reading == pytest.approx(counted[sequence], rel=1e-10)
 
 
 @pytest.mark.parametrize("points", [2, 3, 5])

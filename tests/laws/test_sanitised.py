@@ -8,7 +8,7 @@ import pytest
 from accountant.commands import Caller
 from accountant.entries import canonical, entry_hash
 from accountant.errors import BudgetExceeded, HoldSettled, InvalidRequest
-from accountant.grid import GRID_V1
+from accountant.grid import CURRENT_GRID
 from accountant.ledger import entry_losses, fold
 from accountant.service import Accountant
 from accountant.stores import EMPTY_HEAD, NewEntry, Write
@@ -42,11 +42,11 @@ def held(accountant: Accountant, *charges: dict[str, Any]) -> str:
 def settled_loss(accountant: Accountant, place: int = 0) -> Any:
     entry = json.loads(accountant.store.entries("d", 0, 100)[-1].body)
     assert entry["type"] == "settled"
-    return entry_losses(GRID_V1, entry)[place]
+    return entry_losses(CURRENT_GRID, entry)[place]
 
 
 def at(loss: Any, order: float) -> float:
-    return float(loss.amount([float(o) for o in GRID_V1.exact_orders].index(order)))
+    return float(loss.amount([float(o) for o in CURRENT_GRID.exact_orders].index(order)))
 
 
 def test_orders_that_the_figure_reaches_are_settled_at_it() -> None:
@@ -57,8 +57,8 @@ def test_orders_that_the_figure_reaches_are_settled_at_it() -> None:
     assert at(loss, 4.0) == pytest.approx(0.5)
     assert at(loss, 5.0) == at(loss, 8.0) == pytest.approx(0.75)
     assert at(loss, 9.0) == pytest.approx(9 * 1000 / 1600)
-    assert loss.amount(GRID_V1.rho) == pytest.approx(1000 / 1600)
-    assert loss.amount(GRID_V1.mu_squared) == pytest.approx(2 * 1000 / 1600)
+    assert loss.amount(CURRENT_GRID.rho) == pytest.approx(1000 / 1600)
+    assert loss.amount(CURRENT_GRID.mu_squared) == pytest.approx(2 * 1000 / 1600)
 
 
 def test_a_figure_never_raises_what_was_held() -> None:

@@ -26,7 +26,7 @@ from accountant.errors import (
     NotValidUnderAdjacency,
     OdometerError,
 )
-from accountant.grid import GRID_V1, NAT_UNIT
+from accountant.grid import CURRENT_GRID
 from accountant.ledger import fold, scope_blob
 from accountant.mechanisms import ANY_MECHANISM
 from accountant.mechanisms.base import thawed
@@ -195,18 +195,24 @@ class LedgerMachine(RuleBasedStateMachine):
         found = self.ask(charges, person, next(self.keys))
         return multiple() if found is None else found
 
-    @rule(target=admitted, place=st.integers(0, 5), more=st.sampled_from([-1, 0, 1, 10**9]), person=people)
+    @rule(
+        target=admitted,
+        place=st.integers(0, 5),
+        more=st.sampled_from([-1, 0, 1, 10**18, 10**27]),
+        person=people,
+    )
     def ask_for_all_that_is_left(self, place: int, more: int, person: str) -> Any:
-        """Up to the limit of one budget, a unit more, or a thousandth."""
+        """Up to the limit of one budget, a unit more, some, or a thousandth: as near as a float comes."""
         auditor = Auditor(self.bodies())
-        exact = {"pure": GRID_V1.pure, "zcdp": GRID_V1.rho}
+        exact = {"pure": CURRENT_GRID.pure, "zcdp": CURRENT_GRID.rho}
         limited = [b["budget"] for b in auditor.budgets.values() if b["budget"]["kind"] in exact]
         if not limited:
             return multiple()
         budget = limited[place % len(limited)]
         kind, name = budget["kind"], "epsilon" if budget["kind"] == "pure" else "rho"
-        left = Fraction(budget[name]) / NAT_UNIT - auditor.sums["dataset"].units[exact[kind]] + more
-        charge = {"mechanism": {"kind": kind, name: float(max(left, Fraction(1)) * NAT_UNIT)}, "count": 1}
+        unit = CURRENT_GRID.units[exact[kind]]
+        left = Fraction(budget[name]) / unit - auditor.sums["dataset"].units[exact[kind]] + more
+        charge = {"mechanism": {"kind": kind, name: float(max(left, Fraction(1)) * unit)}, "count": 1}
         found = self.ask([charge], person, next(self.keys))
         return multiple() if found is None else found
 
@@ -337,12 +343,12 @@ class LedgerMachine(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         spent = Auditor(self.bodies()).sums["dataset"]
-        places = {"pure": GRID_V1.pure, "zcdp": GRID_V1.rho}
+        places = {"pure": CURRENT_GRID.pure, "zcdp": CURRENT_GRID.rho}
         for budget in self.accountant.budgets("d")["items"]:
             place = places.get(budget["kind"])
             if place is None or budget["spent"] is None:
                 continue
-            exact = spent.units[place] * NAT_UNIT
+            exact = spent.units[place] * CURRENT_GRID.units[place]
             assert decimal(budget["spent"]) >= exact
             assert decimal(budget["left"]) <= max(Fraction(0), decimal(budget["limit"]) - exact)
 

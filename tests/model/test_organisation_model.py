@@ -37,7 +37,7 @@ from accountant.errors import (
     SeveralShards,
     StoreUnavailable,
 )
-from accountant.grid import GRID_V1
+from accountant.grid import CURRENT_GRID
 from accountant.mechanisms.base import frozen, thawed
 from accountant.rounding import decimal
 from accountant.scopes import shard_of, shard_stream
@@ -541,7 +541,11 @@ class OrganisationMachine(RuleBasedStateMachine):
             ("totals", auditor.spent(scope, item, None, time)),
             ("held", auditor.held(scope, item, time)),
         ):
-            for coordinate, place in (("pure", GRID_V1.pure), ("rho", GRID_V1.rho), ("delta", GRID_V1.delta)):
+            for coordinate, place in (
+                ("pure", CURRENT_GRID.pure),
+                ("rho", CURRENT_GRID.rho),
+                ("delta", CURRENT_GRID.delta),
+            ):
                 exact, seen = spent.amount(place), shown[part][coordinate]
                 assert (exact is None) is (seen is None)
                 if exact is not None:

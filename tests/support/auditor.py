@@ -16,13 +16,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from accountant.grid import DELTA_UNIT, GRID_V1, NAT_UNIT
+from accountant.grid import CURRENT_GRID
 from accountant.mechanisms import ANY_MECHANISM
 from accountant.mechanisms.base import thawed
 
 Document = dict[str, Any]
-UNITS = [NAT_UNIT] * (GRID_V1.size - 1) + [DELTA_UNIT]
-STEPS = np.array([float(order) for order in GRID_V1.exact_orders]) - 1
+UNITS = CURRENT_GRID.units
+STEPS = np.array([float(order) for order in CURRENT_GRID.exact_orders]) - 1
 MARGIN = 1e-7
 """Nearer to the limit than this (in log delta), a naive maximum does not tell."""
 SCOPED = ("principal", "team", "group")
@@ -32,8 +32,8 @@ SCOPED = ("principal", "team", "group")
 class Sum:
     """Per coordinate an exact number of units, and how many contributions had no bound."""
 
-    units: list[int] = field(default_factory=lambda: [0] * GRID_V1.size)
-    unbounded: list[int] = field(default_factory=lambda: [0] * GRID_V1.size)
+    units: list[int] = field(default_factory=lambda: [0] * CURRENT_GRID.size)
+    unbounded: list[int] = field(default_factory=lambda: [0] * CURRENT_GRID.size)
 
     @classmethod
     def of(cls, mechanism: Document, count: int) -> Self:
@@ -72,7 +72,7 @@ class Sum:
 
 @cache
 def _amounts(mechanism: str) -> tuple[Fraction | None, ...]:
-    return ANY_MECHANISM.validate_python(json.loads(mechanism)).curve(GRID_V1).amounts
+    return ANY_MECHANISM.validate_python(json.loads(mechanism)).curve(CURRENT_GRID).amounts
 
 
 # -- the calendar
@@ -102,18 +102,18 @@ def name_of(window: str, time: str) -> str:
 
 def allows(entry: Document, after: Sum) -> bool | None:
     """Whether a budget in force allows `after`; None when it is too near to tell."""
-    budget, grid = entry["budget"], GRID_V1
+    budget, grid = entry["budget"], CURRENT_GRID
     if budget["kind"] == "approximate":
         return _approximate(entry, after)
     if after.units[grid.delta] or after.unbounded[grid.delta]:
         return False
     place, limit = _coordinate(budget)
-    return not after.unbounded[place] and after.units[place] * NAT_UNIT <= limit
+    return not after.unbounded[place] and after.units[place] * UNITS[place] <= limit
 
 
 def _coordinate(budget: Document) -> tuple[int, Fraction]:
     """The one coordinate that a budget limits, and the limit."""
-    grid = GRID_V1
+    grid = CURRENT_GRID
     if budget["kind"] == "pure":
         return grid.pure, Fraction(budget["epsilon"])
     if budget["kind"] == "zcdp":
@@ -126,14 +126,13 @@ def _coordinate(budget: Document) -> tuple[int, Fraction]:
 
 
 def _approximate(entry: Document, after: Sum) -> bool | None:
-    budget, fixed, grid = entry["budget"], entry["fixed"], GRID_V1
-    delta_add = after.units[grid.delta] * DELTA_UNIT
-    if after.unbounded[grid.delta] or delta_add * 10**18 > int(fixed["delta_add"]):
+    budget, fixed, grid = entry["budget"], entry["fixed"], CURRENT_GRID
+    if after.unbounded[grid.delta] or after.units[grid.delta] > int(fixed["delta_add"]):
         return False
     epsilon = Fraction(budget["epsilon"])
-    if not after.unbounded[grid.pure] and after.units[grid.pure] * NAT_UNIT <= epsilon:
+    if not after.unbounded[grid.pure] and after.units[grid.pure] * UNITS[grid.pure] <= epsilon:
         return True
-    losses = np.array([units * 1e-12 for units in after.units[: grid.n_orders]], dtype=float)
+    losses = np.array([float(units * UNITS[0]) for units in after.units[: grid.n_orders]], dtype=float)
     losses[np.array(after.unbounded[: grid.n_orders]) > 0] = np.inf
     weights = np.array(fixed["weights"], dtype=float) / 1e18
     terms = np.log(weights) + STEPS * (float(epsilon) - losses)
@@ -362,7 +361,7 @@ class Auditor:
     def _keeps(self, budget: Document, asked: Record, after: Sum) -> bool:
         """Whether what every team has left of its share is still there for it."""
         place, limit = _coordinate(budget)
-        capacity = math.floor(limit / NAT_UNIT)
+        capacity = math.floor(limit / UNITS[place])
         now, then = after.units[place] - asked.whole.units[place], after.units[place]
         for team, share in budget["reserved"].items():
             spent = self.spent("team", team, None, asked.time)
