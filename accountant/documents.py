@@ -11,9 +11,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from accountant.effort import check_effort
 from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
-from accountant.mechanisms.base import ONE_LINE, STORED
+from accountant.mechanisms.base import STORED
 from accountant.nearest import fields_at, instead
 from accountant.percent import as_share
+from accountant.plain_text import fault as unseen
+from accountant.plain_text import surrogate
 
 T = TypeVar("T")
 
@@ -123,6 +125,7 @@ def understood(
         document = read_json(body) if isinstance(body, bytes) else body
     check_effort(document)
     raw = body if isinstance(body, bytes) else dumps(body)
+    _check_surrogates(raw, document)
     adapter: TypeAdapter[T] = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)
     try:
         return adapter.validate_json(raw), misread(document)
@@ -132,6 +135,17 @@ def understood(
         return adapter.validate_json(raw, context=STORED), refused
     except ValidationError:
         raise refused from None
+
+
+def _check_surrogates(raw: bytes, document: Any) -> None:
+    """Raise InvalidRequest for text that has no UTF-8, which JSON can write as an escape."""
+    if b"\\ud" not in raw and b"\\uD" not in raw:
+        return
+    found = surrogate(document)
+    if found is not None:
+        field = ".".join(map(str, found[0])) or "body"
+        message = unseen(found[1]) or ""
+        raise InvalidRequest(f"{field}: {message}", errors=[{"field": field, "message": message}])
 
 
 class Misread(float):
@@ -248,8 +262,6 @@ def _message(fault: Any, kind: Any) -> str:
     said = _WORDS.get(fault["type"])
     if said is None:
         return str(fault["msg"]).removeprefix("Value error, ")
-    if fault.get("ctx", {}).get("pattern") == ONE_LINE:
-        return "must be one line, without control characters or marks that change the direction of text"
     known = dict(fault.get("ctx", {}))
     if fault["type"] == "extra_forbidden":
         *place, name = fault["loc"]
@@ -293,15 +305,15 @@ def _has_faulty_items(location: tuple[int | str, ...], faults: Sequence[Any]) ->
 def _field(fault: Any, document: Any) -> str:
     """Where in `document` the fault is, without the names that forms have for one possibility of several."""
     location, here = fault["loc"], document
-    shown = []
+    named = []
     for place, part in enumerate(location, 1):
         try:
             here = here[part]
         except (LookupError, TypeError):
             if fault["type"] != "missing" or place != len(location):
                 continue
-        shown.append(str(part))
-    return ".".join(shown) or "body"
+        named.append(str(part))
+    return ".".join(named) or "body"
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

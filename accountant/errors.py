@@ -20,6 +20,8 @@ The client's error classes are generated from this registry.
 
 from typing import Any, ClassVar, Self
 
+from accountant.plain_text import shown
+
 
 class OdometerError(Exception):
     """Base of all. `detail` tells a person what was wrong and what would work; `fields` are values.
@@ -34,8 +36,10 @@ class OdometerError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, detail: str, **fields: Any) -> None:
-        super().__init__(detail)
-        self.detail = detail
+        self.detail = shown(detail)  # it may repeat what came from outside
+        super().__init__(self.detail)
+        if "errors" in fields:
+            fields["errors"] = [{name: shown(text) for name, text in one.items()} for one in fields["errors"]]
         self.fields = fields
 
     def problem(self) -> dict[str, Any]:

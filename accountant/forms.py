@@ -7,17 +7,17 @@ from pydantic import Field, model_validator
 
 from accountant.budgets import COUNT_MAX, ITEMS_MAX, AnyBudget, Budget, Charge, Delta, Slug, Workload
 from accountant.mechanisms import Adjacency, AnyMechanism, Document, Number, Whole
-from accountant.mechanisms.base import ONE_LINE
+from accountant.mechanisms.base import PLAIN
 from accountant.mechanisms.stated import RenyiCurve
 from accountant.scopes import EACH, EVERYBODY, KINDS, NAME, Composition, split
 from accountant.sessions import AnySession
 
-Text = Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=ONE_LINE)]
-"""One line of 1 to 64 characters without control characters."""
-Reason = Annotated[str, Field(strict=True, min_length=1, max_length=500, pattern=ONE_LINE)]
-"""One line of 1 to 500 characters without control characters."""
-Line = Annotated[str, Field(strict=True, min_length=1, max_length=200, pattern=ONE_LINE)]
-"""One line of 1 to 200 characters without control characters."""
+Text = Annotated[str, Field(strict=True, min_length=1, max_length=64), PLAIN]
+"""One line of 1 to 64 characters that can be seen, and spaces between them."""
+Reason = Annotated[str, Field(strict=True, min_length=1, max_length=500), PLAIN]
+"""One line of 1 to 500 characters that can be seen, and spaces between them."""
+Line = Annotated[str, Field(strict=True, min_length=1, max_length=200), PLAIN]
+"""One line of 1 to 200 characters that can be seen, and spaces between them."""
 Name = Annotated[str, Field(strict=True, pattern=f"^{NAME}$")]
 """An opaque name of 1 to 64 letters, digits, and . _ : -"""
 PARTITIONS_MAX: Final = 1024

@@ -143,7 +143,7 @@ class Accountant(Desk):
         dataset = self.state(name)
         before = dataset.budgets.get(budget_name)
         if before is None:
-            raise UnknownBudget(f"dataset {name} has no budget {budget_name}")
+            raise UnknownBudget(f"dataset {name} has no budget {budget_name[:80]}")
         if if_match is None:
             raise IfMatchRequired(
                 "send If-Match with the budget's etag, so that no one else's change is lost",

@@ -5,10 +5,20 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, ForwardRef, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from accountant.grid import Grid
 from accountant.loss import Curve
+from accountant.plain_text import fault
 
 
 class Adjacency(StrEnum):
@@ -23,11 +33,6 @@ class Adjacency(StrEnum):
 
 
 EVERY_ADJACENCY = frozenset(Adjacency)
-
-ONE_LINE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+$"
-"""Text without control characters of either range, line separators, and what turns the direction of others:
-it is shown on terminals and pages next to numbers that people trust."""
-
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """A finite JSON number: no string, no boolean, no negative zero. It means its shortest decimal."""
@@ -84,6 +89,18 @@ def _holds_numbers(annotation: Any) -> bool:
 
 STORED: Final = {"stored": True}
 """Context of validation in which a ledger's own charges are read: what was taken once stays readable."""
+
+
+def _plain(text: str, info: ValidationInfo) -> str:
+    why = None if info.context == STORED else fault(text)
+    if why is not None:
+        raise ValueError(why)
+    return text
+
+
+PLAIN: Final = AfterValidator(_plain)
+"""Of text that people read: one line, and all of it can be seen. What a ledger holds is taken as it is."""
+
 
 DEPTH_MAX: Final = 4
 """Of mechanisms within mechanisms."""

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import ONE_LINE, STORED, Mechanism, Number, bounded, not_negative_zero
+from accountant.mechanisms.base import PLAIN, STORED, Mechanism, Number, bounded, not_negative_zero
 from accountant.mechanisms.curves import contradiction, gaussian_curve, pure_curve
 from accountant.rounding import decimal
 
@@ -181,7 +181,7 @@ class NonPrivate(Mechanism):
     """A release without differential privacy: no bound, so every budget refuses it."""
 
     kind: Literal["non_private"] = "non_private"
-    what: Annotated[str, Field(min_length=1, max_length=200, pattern=ONE_LINE)]
+    what: Annotated[str, Field(min_length=1, max_length=200), PLAIN]
     """What went out and why it has no bound, for the record, 1 to 200 characters."""
 
     title: ClassVar[str] = "Not private"
