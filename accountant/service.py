@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
 from accountant import advice, history, holding, interacting, odometer, openings, receipts
@@ -588,7 +589,8 @@ class Accountant(Desk):
 
     @staticmethod
     def mechanisms() -> dict[str, Any]:
-        return {"items": [mechanism_document(kind) for kind in Mechanism.registry.values()], "next": None}
+        found: dict[str, Any] = json.loads(_mechanisms())
+        return found
 
     @staticmethod
     def convert(body: Body | Mapping[str, Any]) -> dict[str, Any]:
@@ -683,6 +685,13 @@ class Accountant(Desk):
 
     def _budget_state(self, state: State, budget_name: str) -> dict[str, Any]:
         return next(item for item in self._budget_states(state) if item["name"] == budget_name)
+
+
+@cache
+def _mechanisms() -> str:
+    """As JSON: the schemas of all kinds take long to make, and stay as they are."""
+    items = [mechanism_document(kind) for kind in Mechanism.registry.values()]
+    return json.dumps({"items": items, "next": None})
 
 
 def _as_a_whole(state: State, field: str) -> State:

@@ -28,5 +28,7 @@ class Settings(BaseSettings):
     that only https can set and carry."""
     sign_in_s: float = Field(default=8 * 3600, ge=60, le=7 * 86_400)
     """Seconds after which a browser has to sign in to the dashboard again; eight hours unless said."""
+    connections_max: int = Field(default=1000, ge=10, le=100_000)
+    """Connections at a time. One more makes whoever has waited longest without a request give way."""
     log_level: str = Field(default="info", pattern="^(critical|error|warning|info|debug)$")
     """How much the operational log says."""

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
     from api.settings import Settings
 
+log = logging.getLogger("odometer.api")
+
 BACKLOG: Final = 2048
 GRACE_S: Final = 10
 """Seconds that requests under way have to end, once the service is told to."""
+FILES: Final = 200
+"""Files that the service has open beside its connections."""
 KEEP_ALIVE_S: Final = 75
 """Seconds an idle connection is kept: longer than clients keep theirs, so that they close first."""
 
@@ -144,8 +148,10 @@ def _run(settings: "Settings", listener: socket.socket) -> int:
     import uvicorn
 
     from api.app import create_app
+    from api.connections import bounded, watched
 
     app = create_app(settings)
+    _allow_files(settings.connections_max)
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -153,8 +159,13 @@ def _run(settings: "Settings", listener: socket.socket) -> int:
             if self.started:
                 _announce(app, settings.host, listener)
 
+        async def main_loop(self) -> None:
+            async with watched(self.server_state.connections):
+                await super().main_loop()
+
     config = uvicorn.Config(
         app,
+        http=bounded(settings.connections_max),
         log_config=None,
         log_level=settings.log_level,
         access_log=False,
@@ -174,6 +185,24 @@ def _run(settings: "Settings", listener: socket.socket) -> int:
         if stopped.code:
             return int(stopped.code)
     return faults.INTERNAL if app.state.teller_died else 0
+
+
+def _allow_files(connections: int) -> None:
+    """Let this process have a file for each connection, and some for itself, as far as it may say so."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        if most < wanted:
+            log.warning(
+                "this process may open %d files, too few for %d connections: raise its limit (ulimit -n), "
+                "or lower ODOMETER_CONNECTIONS_MAX",
+                most,
+                connections,
+            )
 
 
 def _stop(_number: int, _frame: object) -> None:

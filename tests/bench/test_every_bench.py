@@ -18,9 +18,10 @@ TINY: dict[str, list[str]] = {
     "price": [],
     "scopes": ["--units", "200", "--shards", "2", "--rounds", "1", "--number", "4"],
     "sessions": ["--answers", "50"],
+    "stalled": ["--pairs", "1", "--seconds", "1"],
 }
 """What makes each script small. At this size a ratio says nothing: only that the script works is tested."""
-AT_MOST = ("charge-redis-spread", "growth", "price", "scopes")
+AT_MOST = ("charge-redis-spread", "growth", "price", "scopes", "stalled")
 """Ratios that must not be above their bar; of the others none may be below."""
 LAST = re.compile(r"(?P<name>\S+) ratio=(?P<ratio>[0-9.e+-]+) bar=(?P<bar>[0-9.e+-]+)")
 SCRIPTS = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if "\nif __name__" in path.read_text())

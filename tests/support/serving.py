@@ -15,6 +15,7 @@ from fastapi import FastAPI
 import api.app
 from accountant.stores import Store, open_store
 from api.app import create_app
+from api.connections import Connection, watched
 from api.settings import Settings
 
 ROLES = ("reader", "charger", "admin")
@@ -32,6 +33,10 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self.up_or_over.set()
 
+    async def main_loop(self) -> None:
+        async with watched(self.server_state.connections):
+            await super().main_loop()
+
 
 @dataclass
 class Live:
@@ -40,8 +45,15 @@ class Live:
     url: str
     app: FastAPI
     admin: str
+    server: uvicorn.Server
     keys: dict[str, str] = field(default_factory=dict)
     http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
+
+    def connections(self) -> list[Any]:
+        """Those that are there now, but for this client's own."""
+        self.http.close()
+        self.http = httpx.Client(timeout=60)
+        return list(self.server.server_state.connections)
 
     def ask(self, method: str, path: str, key: str | None = "admin", **more: Any) -> httpx.Response:
         """One request, with the key of a role (or a token, or None for no key)."""
@@ -86,7 +98,9 @@ def live(store: Store | str = "memory://", **settings: Any) -> Iterator[Live]:
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    config = uvicorn.Config(app, log_config=None, lifespan="on", ws="none", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app, http=Connection, log_config=None, lifespan="on", ws="none", timeout_graceful_shutdown=5
+    )
     server = _Server(config)
 
     def run() -> None:
@@ -101,7 +115,7 @@ def live(store: Store | str = "memory://", **settings: Any) -> Iterator[Live]:
         thread.start()
         server.up_or_over.wait(30)
     assert server.started, "the server did not start"
-    running = Live(f"http://127.0.0.1:{port}", app, app.state.first_key or "")
+    running = Live(f"http://127.0.0.1:{port}", app, app.state.first_key or "", server)
     try:
         yield _with_keys(running)
     finally:
