@@ -26,9 +26,8 @@ from accountant.errors import (
 )
 from accountant.forms import PARTITIONS_MAX, check_scope
 from accountant.grid import CURRENT_GRID, Grid
-from accountant.ledger import State
+from accountant.ledger import LARGEST_SAID, State, covers_any, something_charged
 from accountant.limits import Limit
-from accountant.scopes import DATASET_SCOPE
 
 
 def administer(state: State | None, command: Command, time: str) -> Admitted:
@@ -99,7 +98,12 @@ def _set_budget(state: State, command: SetBudgetCommand, time: str) -> Admitted:
         "name": wanted.name,
         "entry": entry.document(),
     }
-    return admit(state, document)
+    if before is None:
+        return admit(state, document)
+    largest = entry.after(before, covered=covers_any(state, before, state.head.sequence)).largest
+    if largest is None:  # of a ledger that was not counted again since an earlier version changed it
+        return admit(state, document)
+    return admit(state, {**document, "largest": repr(largest)}, version=LARGEST_SAID)
 
 
 def _fresh(state: State, budget: Budget, version: int) -> BudgetEntry:
@@ -121,8 +125,7 @@ def _edited(state: State, before: BudgetEntry, wanted: Budget) -> BudgetEntry:
 
 def _nothing_charged(state: State) -> bool:
     """Whether no charge is on the ledger; units' odometers lie elsewhere, so of them it is not known."""
-    scopes = [DATASET_SCOPE, *(f"partition/{name}" for name in state.partitions)]
-    return state.composition != "by_unit" and all(state.totals.of(scope).is_zero for scope in scopes)
+    return state.composition != "by_unit" and not something_charged(state)
 
 
 def _check_budget(state: State, entry: BudgetEntry) -> None:

@@ -1,7 +1,7 @@
 """What a dataset's first entry binds, and its budgets as they are in force."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from accountant.budgets import ANY_BUDGET, Budget, Workload, split_delta, workload_loss
@@ -26,8 +26,14 @@ class BudgetEntry:
     fixed: Mapping[str, Any]
     since: int
     """Sequence number of the entry that fixed its weights: the promise covers the entries after it."""
+    largest: float | None = field(default=None, compare=False)
+    """The largest limit in force since the first entry that it covers; None where an earlier version changed
+    it and its entries were not counted again since."""
+    told: bool = field(default=True, compare=False)
+    """Whether the entries say so: those up to format 3 did not."""
 
     def document(self) -> dict[str, Any]:
+        """As an entry has it."""
         return {
             "budget": frozen(self.budget.document()),
             "version": self.version,
@@ -35,10 +41,26 @@ class BudgetEntry:
             "since": self.since,
         }
 
+    def kept(self) -> dict[str, Any]:
+        """As it is stored beside the entries."""
+        known = self.version > 1 and self.told and self.largest is not None
+        return {**self.document(), **({"largest": repr(self.largest)} if known else {})}
+
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
+        """The inverse of `kept`; of `document` too, without what is not said."""
         budget = ANY_BUDGET.validate_python(thawed(document["budget"]), context=STORED)
-        return cls(budget, document["version"], document["fixed"], document["since"])
+        version, said = document["version"], document.get("largest")
+        largest = budget.limit() if version == 1 else None if said is None else float(said)
+        return cls(budget, version, document["fixed"], document["since"], largest, largest is not None)
+
+    def after(self, before: "BudgetEntry | None", *, covered: bool, told: bool = True) -> Self:
+        """As it follows on `before`, which covers an entry by now or does not."""
+        limit = self.budget.limit()
+        if before is None or before.since != self.since or not covered:
+            return replace(self, largest=limit, told=told)
+        largest = None if before.largest is None else max(before.largest, limit)
+        return replace(self, largest=largest, told=told and before.told)
 
 
 class Dataset(Document):

@@ -21,6 +21,8 @@ from accountant.windows import Window, window_name
 
 CHECKPOINT_EVERY: Final = 128
 """Every so many entries one also carries the dataset's totals: history without folding everything."""
+LARGEST_SAID: Final = 4
+"""From this format on it is said which limit of a budget was the largest in force."""
 WINDOWS_REACHED: Final = 4
 """From this format on what is open counts in every window that it reaches."""
 CONFIG_BLOB: Final = "config"
@@ -158,7 +160,7 @@ class State:
     def _config(self) -> bytes:
         document: dict[str, Any] = {
             "dataset": self.dataset.model_dump(mode="json"),
-            "budgets": {name: entry.document() for name, entry in self.budgets.items()},
+            "budgets": {name: entry.kept() for name, entry in self.budgets.items()},
             "closed": self.closed,
             "partitions": list(self.partitions),
             "shard": self.shard,
@@ -316,8 +318,33 @@ def _apply(state: "State | None", head: Head, entry: Mapping[str, Any]) -> State
 
 
 def _budget_set(state: State, entry: Mapping[str, Any]) -> State:
-    changed = {**state.budgets, entry["name"]: BudgetEntry.parse(entry["entry"])}
+    before = state.budgets.get(entry["name"])
+    covered = before is not None and covers_any(state, before, state.head.sequence - 1)
+    told = "largest" in entry or before is None
+    budget = BudgetEntry.parse(entry["entry"]).after(before, covered=covered, told=told)
+    if "largest" in entry and entry["largest"] != repr(budget.largest):
+        raise ValueError(f"the largest limit in force was {budget.largest!r}, it says {entry['largest']}")
+    changed = {**state.budgets, entry["name"]: budget}
     return replace(state, budgets=dict(sorted(changed.items())))  # as every stored form has them
+
+
+def covers_any(state: State, budget: BudgetEntry, last: int) -> bool:
+    """Whether a budget may cover a charge among the entries up to number `last`."""
+    return last > budget.since if budget.since else something_charged(state)
+
+
+def _recounted(state: State, _: Mapping[str, Any]) -> State:
+    """All entries were counted again: what those of earlier formats come to is known."""
+    budgets = {name: replace(entry, told=entry.largest is not None) for name, entry in state.budgets.items()}
+    return replace(state, budgets=budgets)
+
+
+def something_charged(state: State) -> bool:
+    """Whether a charge may be on the ledger; of a dataset by unit, whether one has begun to be."""
+    if state.composition == "by_unit":
+        return bool(state.opened)
+    scopes = [DATASET_SCOPE, *(f"partition/{name}" for name in state.partitions)]
+    return not all(state.totals.of(scope).is_zero for scope in scopes)
 
 
 def _derived(state: State, entry: Mapping[str, Any]) -> State:
@@ -365,7 +392,7 @@ _CHANGES: Final[dict[str, Callable[[State, Mapping[str, Any]], State]]] = {
     "partitions_added": lambda state, entry: _with_partitions(state, entry["partitions"]),
     "shard_opened": lambda state, entry: replace(state, opened=(*state.opened, int(entry["shard"]))),
     # What is stored beside the entries was written anew: see accountant.adopting.
-    "recounted": lambda state, _: state,
+    "recounted": _recounted,
     # A shard has its dataset's budgets.
     "synced": lambda state, entry: replace(state, budgets=_budgets(entry["budgets"]), closed=entry["closed"]),
     "derived": _derived,

@@ -40,6 +40,8 @@ HOLDS: Final = {
         "For comparison only: rho + 2 sqrt(rho log 1/delta), the closed form of advanced composition in zCDP."
     ),
 }
+LIMITS_OF_A_PATH: Final = frozenset({"pure", "approximate"})
+"""Kinds of budget whose limit may have depended on what was seen: the last one in force is the promise."""
 WHAT_IF: Final = "What if: delta was chosen after looking, so nothing is promised at this delta."
 
 
@@ -182,26 +184,38 @@ def _edge_warning(grid: Grid, best: int) -> tuple[str, ...]:
 def _guarantees(state: State, scope: str) -> Iterator[Reading]:
     for limit in (_own(limit, scope) for limit in state.limits):
         budget = limit.entry.budget
-        value: float | None = budget.limit()
-        holds = f"{budget.promise} for {_whose(limit)}, under full adaptivity"
-        untold = ""
-        if limit.entry.version > 1:
-            # A limit promises nothing about what was admitted before it was lowered.
-            lost = _lost(state, limit, scope)
-            if lost is None:
-                value, untold = None, _untold(limit)
-            elif overspent(limit, lost):
-                value = limit.rule.spent(lost)
-                holds += ": what is spent, above the limit as it was lowered"
+        value, said = _promised(state, limit, scope)
         yield Reading(
             "guarantee",
             budget.parameter,
             None if value is None else finite(value),
             getattr(budget, "delta", None),
-            f"{holds}, while the limit stands.{untold}",
+            f"{budget.promise} for {_whose(limit)}, under full adaptivity{said}",
             order=getattr(budget, "order", None),
             budget=budget.name,
         )
+
+
+def _promised(state: State, limit: Limit, scope: str) -> tuple[float | None, str]:
+    """What a budget promises as a number, and what is to be said of it."""
+    entry, stands = limit.entry, ", while the limit stands."
+    now, largest = entry.budget.limit(), entry.largest
+    if entry.version == 1:
+        return now, stands
+    if largest is None:
+        return None, f"{stands} No number here: the limit was changed, to {now:g}, and not by this ledger."
+    if largest <= now:
+        return now, stands
+    before = f": the largest limit that was in force, {largest:g}"
+    if limit.rule.kind not in LIMITS_OF_A_PATH:
+        why = f"A limit that is changed along the way is no promise of kind {limit.rule.kind}"
+        return largest, f"{before}. {why}."
+    lost = _lost(state, limit, scope)
+    if lost is None:  # it promises nothing about what was admitted before it was lowered
+        return largest, f"{before}, since {_untold(limit)}."
+    if overspent(limit, lost):
+        return limit.rule.spent(lost), f": what is spent, above the limit as it was lowered{stands}"
+    return now, stands
 
 
 def _own(limit: Limit, scope: str) -> Limit:
@@ -226,11 +240,11 @@ def _lost(state: State, limit: Limit, scope: str) -> Loss | None:
 
 
 def _untold(limit: Limit) -> str:
-    """Why a changed budget's promise has no number here, and where it has one."""
-    changed = f" No number here: the limit was changed, to {limit.entry.budget.limit():g}, and "
+    """Why a lowered limit is not the promise itself."""
+    lowered = f"before it was lowered to {limit.entry.budget.limit():g}"
     if limit.window is not None:
-        return f"{changed}in a {limit.window} before that more may have been spent."
-    return f"{changed}some had maybe spent more before. Ask for the odometer of one: scope={limit.kind}/…"
+        return f"in a {limit.window} {lowered} so much may have been spent"
+    return f"some may have spent so much {lowered}; the odometer of one says more: scope={limit.kind}/…"
 
 
 def _whose(limit: Limit) -> str:

@@ -3,10 +3,12 @@
 from typing import Final
 
 from accountant.budgets import ApproximateBudget, Budget
+from accountant.datasets import BudgetEntry
 from accountant.forms import CreateDataset
 from accountant.mechanisms import Adjacency, Mechanism
 from accountant.mechanisms import local as _local
 from accountant.mechanisms import local_reports as _local_reports
+from accountant.odometer import LIMITS_OF_A_PATH
 
 _LARGE_DELTA: Final = 1e-3
 """One over a thousand units: few datasets that anybody counts losses of are smaller."""
@@ -35,6 +37,34 @@ def notes(request: CreateDataset) -> list[str]:
             f"replace_one, and this dataset has adjacency {request.adjacency.value}"
         )
     return found
+
+
+def changed(before: Budget, entry: BudgetEntry, spent: float | None) -> str | None:
+    """What is to be said of a budget whose limit is another one now; None where it is not.
+
+    `spent` is what counts against it, where that is one number.
+    """
+    budget, kind = entry.budget, str(entry.budget.document()["kind"])
+    was, now = before.limit(), budget.limit()
+    if type(budget) is not type(before) or was == now:
+        return None
+    if now > was:
+        return (
+            f"the limit was raised from {was:g} to {now:g}: what people were promised before no longer "
+            "holds, the higher limit does"
+        )
+    said = f"the limit was lowered from {was:g} to {now:g}"
+    if spent is not None and spent > now:
+        said += f", below the {spent:g} that are spent: nothing more is admitted"
+    largest = entry.largest
+    if largest is None or largest <= now:
+        return said + ("" if "below" in said else ": less is admitted from here on")
+    if kind in LIMITS_OF_A_PATH:
+        return f"{said}. What was admitted under the higher limit stays out: nothing that is out is undone"
+    return (
+        f"{said}. The guarantee stays the largest limit that was in force, {largest:g}: one that is lowered "
+        f"after looking is no promise of kind {kind}"
+    )
 
 
 def above_dataset(budget: Budget, delta: float) -> str | None:

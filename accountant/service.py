@@ -154,12 +154,7 @@ class Accountant(Desk):
         _warm(dataset.dataset.grid, budget)
         state = self._change(name, SetBudgetCommand(budget, principal, if_match))
         document = self._budget_state(state, budget_name)
-        if type(budget) is type(before.budget) and budget.limit() > before.budget.limit():
-            document["warning"] = (
-                f"the limit was raised from {before.budget.limit():g} to {budget.limit():g}: what people "
-                "were promised before no longer holds, the higher limit does"
-            )
-        warnings = [document.get("warning")]
+        warnings = [openings.changed(before.budget, state.budgets[budget_name], document["spent"])]
         if before.budget.reserved and budget.reserved is None:
             warnings.append("the teams' shares are gone: `reserved` was left out")
         warnings.append(openings.above_dataset(budget, float(state.dataset.delta)))

@@ -148,7 +148,7 @@ def test_lowering_below_what_is_spent_leaves_no_room(kind: str) -> None:
     spent = ledger.state["spent"]
     lowered = ledger.set(ledger.state["etag"], **{**limit, parameter: limit[parameter] / 100})
     assert (lowered["left"], lowered["used"], lowered["spent"]) == (0, 1, spent)
-    assert "warning" not in lowered
+    assert "nothing more is admitted" in lowered["warning"]
     assert not ledger.charge({**UNITS[kind], **_least(kind)})
     with pytest.raises(EditConflict):
         ledger.set('"v1"', **limit)

@@ -37,8 +37,16 @@ def test_a_scope_that_is_none_has_no_odometer(scope: str) -> None:
             accountant.odometer("d", scope=scope)
 
 
-def lower(accountant: Accountant, limit: float, scope: str, **more: Any) -> None:
-    accountant.change_budget("d", "b", {"kind": "zcdp", "rho": limit, "scope": scope, **more}, '"v1"', "root")
+def lower(accountant: Accountant, limit: float, scope: str, kind: str = "zcdp", **more: Any) -> None:
+    limited = {"zcdp": {"rho": limit}, "pure": {"epsilon": limit}}[kind]
+    accountant.change_budget("d", "b", {"kind": kind, **limited, "scope": scope, **more}, '"v1"', "root")
+
+
+def limit(kind: str, most: float, scope: str = "dataset", **more: Any) -> dict[str, Any]:
+    return rho(most, scope, **more) if kind == "zcdp" else {**PURE, "epsilon": most, "scope": scope, **more}
+
+
+PURE = {"name": "b", "kind": "pure"}
 
 
 def guarantee(accountant: Accountant, scope: str | None = None) -> Any:
@@ -55,52 +63,61 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("notion", ["pure", "zcdp"])
 @pytest.mark.parametrize("kind", WAYS)
-def test_a_limit_lowered_for_each_promises_no_less_than_one_of_them_has_spent(kind: str) -> None:
-    """The loss of 8 is out: no later limit on each makes it 5."""
+def test_a_limit_lowered_for_each_promises_no_less_than_one_of_them_has_spent(kind: str, notion: str) -> None:
+    """The loss of 8 is out: no later limit on each makes it 5. Of ρ the promise stays the largest limit."""
     scope = f"{kind}/*"
-    everybody = [] if kind in ("partition", "unit") else [{**rho(99), "name": "all"}]
-    with opened(rho(10, scope), *everybody, **WAYS[kind]) as accountant:
+    everybody = [] if kind in ("partition", "unit") else [{**limit(notion, 99), "name": "all"}]
+    each = {"mechanism": {"kind": notion, ("rho" if notion == "zcdp" else "epsilon"): 0.5}}
+    with opened(limit(notion, 10, scope), *everybody, **WAYS[kind]) as accountant:
         for name, count in (("one", 16), ("other", 2)):
-            body: dict[str, Any] = {"mechanism": HALF, "count": count}
+            body: dict[str, Any] = {**each, "count": count}
             if kind in ("partition", "unit"):
                 body[f"{kind}s"] = [name]
             if kind == "group":
                 body["group"] = {"name": name, "runs": 1}
             accountant.charge("d", body, name, Caller(name, name))
         assert guarantee(accountant, f"{kind}/one")["value"] == 10
-        lower(accountant, 5, scope)
-        assert guarantee(accountant, f"{kind}/one")["value"] == 8
-        assert f"{kind} one" in guarantee(accountant, f"{kind}/one")["holds"]
-        assert guarantee(accountant, f"{kind}/other")["value"] == 5
-        if kind == "partition":
-            assert guarantee(accountant)["value"] == 8
-        elif kind != "unit":
-            assert guarantee(accountant)["value"] is None
-            assert f"scope={kind}/" in guarantee(accountant)["holds"]
+        lower(accountant, 5, scope, notion)
+        one, other = (guarantee(accountant, f"{kind}/{name}") for name in ("one", "other"))
+        assert (one["value"], other["value"]) == ((8, 5) if notion == "pure" else (10, 10))
+        assert f"{kind} one" in one["holds"]
+        if kind != "unit":
+            everybody_ = guarantee(accountant)
+            assert everybody_["value"] == (8 if (notion, kind) == ("pure", "partition") else 10)
+        if kind not in ("unit", "partition") and notion == "pure":
+            assert f"scope={kind}/" in everybody_["holds"]
 
 
-def test_a_limit_lowered_for_one_unit_promises_no_less_than_it_has_spent() -> None:
-    each = {**rho(99, "unit/*"), "name": "each"}
-    with opened(rho(10, "unit/x"), each, composition="by_unit", shards=1) as accountant:
+@pytest.mark.parametrize("notion", ["pure", "zcdp"])
+def test_a_limit_lowered_for_one_unit_promises_no_less_than_it_has_spent(notion: str) -> None:
+    each = {**limit(notion, 99, "unit/*"), "name": "each"}
+    with opened(limit(notion, 10, "unit/x"), each, composition="by_unit", shards=1) as accountant:
         for unit in ("x", "y"):
-            accountant.charge("d", {"mechanism": HALF, "count": 16, "units": [unit]}, unit, "p")
-        lower(accountant, 5, "unit/x")
-        assert guarantee(accountant, "unit/x")["value"] == 8
-        assert guarantee(accountant, "unit/y")["value"] is None
+            accountant.charge(
+                "d", {"mechanism": {"kind": "pure", "epsilon": 0.5}, "count": 16, "units": [unit]}, unit, "p"
+            )
+        lower(accountant, 5, "unit/x", notion)
+        assert guarantee(accountant, "unit/x")["value"] == (8 if notion == "pure" else 10)
+        assert guarantee(accountant, "unit/y")["value"] == 10
 
 
-def test_a_limit_lowered_for_each_day_promises_nothing_about_the_days_before() -> None:
+@pytest.mark.parametrize("notion", ["pure", "zcdp"])
+def test_a_limit_lowered_for_each_day_promises_the_largest_of_all_days(notion: str) -> None:
     now = ["2026-01-01T12:00:00.000000Z"]
     accountant = Accountant(MemoryStore(), clock=lambda: now[0])
     with accountant:
-        budgets = [rho(10, window="day"), {**rho(99), "name": "life"}]
+        budgets = [limit(notion, 10, window="day"), {**limit(notion, 99), "name": "life"}]
         accountant.create_dataset({**OPENED, "budgets": budgets}, "root")
-        accountant.charge("d", {"mechanism": HALF, "count": 16}, "k", "p")
+        accountant.charge("d", {"mechanism": {"kind": "pure", "epsilon": 0.5}, "count": 16}, "k", "p")
         now[0] = "2026-01-02T12:00:00.000000Z"
         assert guarantee(accountant)["value"] == 10
-        lower(accountant, 5, "dataset", window="day")
-        assert guarantee(accountant)["value"] is None
+        lower(accountant, 5, "dataset", notion, window="day")
+        found = guarantee(accountant)
+        assert found["value"] == 10
+        assert "within one day" in found["holds"]
+        assert "largest limit" in found["holds"]
 
 
 def units() -> Accountant:

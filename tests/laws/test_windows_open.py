@@ -330,7 +330,7 @@ def test_the_entries_alone_say_what_is_open() -> None:
         folded = fold([(row.hash, row.body) for row in rows])
         assert folded is not None
         assert dict(folded.totals.windows) == dict(accountant.state("d").totals.windows)
-    assert [json.loads(row.body)["v"] for row in rows] == [3, 3, 4, 3, 4]
+    assert [json.loads(row.body)["v"] for row in rows[1:]] == [3, 4, 3, 4]
 
 
 def test_without_windows_nothing_is_of_a_later_format() -> None:
@@ -340,7 +340,7 @@ def test_without_windows_nothing_is_of_a_later_format() -> None:
         session = accountant.open_session("d", {"session": SPARSE}, "s", ADA)[0]["session"]["id"]
         accountant.settle("d", one, {"used": 0}, ADA)
         accountant.close_session("d", session, ADA)
-        assert {json.loads(row.body)["v"] for row in accountant.store.entries("d", 0, 100)} == {3}
+        assert {json.loads(row.body)["v"] for row in accountant.store.entries("d", 1, 100)} == {3}
 
 
 def test_a_thousand_open_holds_cost_a_charge_next_to_nothing() -> None:
