@@ -38,8 +38,9 @@ test-browser: .venv/installed-browser ## run the tests that need a real Chromium
 test-openapi: .venv/installed-dev $(NODE)/installed ## a linter and a generated client on /openapi.json (needs node and npm)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/openapi
 
-test-system: .venv/installed-dev ## kill the real server fifty times, and watch its system calls (needs strace)
+test-system: .venv/installed-dev ## kill the real server fifty times, watch its system calls, try the proxy (needs strace, nginx)
 	@command -v strace >/dev/null || { echo "There is no strace here. On Debian: apt-get install strace" >&2; exit 1; }
+	@PATH="$$PATH:/usr/sbin" command -v nginx >/dev/null || { echo "There is no nginx here. On Debian: apt-get install nginx" >&2; exit 1; }
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/system
 
 check: lint test ## lint and test

@@ -2,16 +2,20 @@
 
 import re
 import subprocess
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis_server
 import yaml
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from redis.exceptions import RedisError
 
 from accountant.documents import BODY_MAX
-from accountant.errors import BodyTooLarge, NotFound, StoreUnavailable
+from accountant.errors import BodyTooLarge, MalformedBody, NotFound, StoreUnavailable, TooManyRequests
 from accountant.stores import open_store
 from api.cli.serve import KEEP_ALIVE_S
 from api.settings import Settings
@@ -22,7 +26,8 @@ NGINX = re.sub(r"#.*", "", (DEPLOY / "nginx.conf").read_text("utf-8"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 ONCE = {name for name, one in SERVICES.items() if one["restart"] == "no"}
-REDIS = {name for name, one in SERVICES.items() if one["image"].startswith("redis:")} - ONCE
+IMAGE = re.compile(r"\$\{[A-Z]+_IMAGE:-([a-z]+):([\w.-]+)\}")
+REDIS = {name for name, one in SERVICES.items() if one["image"].startswith("${REDIS_IMAGE:-redis:")} - ONCE
 OURS = {name for name, one in SERVICES.items() if "build" in one}
 
 every = pytest.mark.parametrize("name", sorted(SERVICES))
@@ -103,6 +108,101 @@ def test_every_container_is_confined(name: str) -> None:
     assert one["security_opt"] == ["no-new-privileges:true"]
 
 
+def bytes_of(limit: str) -> int:
+    """A size in compose's own writing, with its default where it can be set."""
+    size = re.sub(r"^\$\{\w+:-(\w+)\}$", r"\1", limit)
+    return int(size[:-1]) * {"m": 2**20, "g": 2**30}[size[-1]]
+
+
+@every
+def test_every_container_has_bounds(name: str) -> None:
+    """On memory (without swap), on processes, on open files, on what it writes to memory."""
+    one = SERVICES[name]
+    memory = bytes_of(one["mem_limit"])
+    assert one["memswap_limit"] == one["mem_limit"]
+    assert memory >= (2**31 if name in OURS | REDIS else 2**28)
+    assert 16 <= one["pids_limit"] <= 256
+    assert one["ulimits"]["nofile"] > Settings.model_fields["connections_max"].default
+    mounts = one["tmpfs"]
+    assert all(mount.endswith(":size=64m") for mount in mounts)
+    assert 2**26 * len(mounts) < memory
+
+
+@every
+def test_every_image_can_be_named_by_digest(name: str) -> None:
+    """Ours by what it is built on."""
+    one = SERVICES[name]
+    if name in OURS:
+        assert one["build"]["args"] == {"PYTHON_IMAGE": "${PYTHON_IMAGE:-python:3.11-slim}"}
+    else:
+        assert IMAGE.fullmatch(one["image"])
+
+
+@every
+def test_nobody_is_root_who_stays(name: str) -> None:
+    """The one that is root makes the password, on no network, and ends."""
+    user = SERVICES[name].get("user", "image" if name in OURS else "root")
+    assert user != "root" or (name in ONCE and SERVICES[name]["network_mode"] == "none")
+
+
+# The image
+
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
+
+
+def pins(name: str) -> dict[str, list[str]]:
+    """Version by package of a file of requirements, and how many checksums."""
+    found = re.findall(
+        r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)",
+        (DEPLOY / name).read_text("utf-8"),
+        re.MULTILINE,
+    )
+    return {canonicalize_name(package): [version, *hashes.split()] for package, version, hashes in found}
+
+
+def test_the_image_installs_nothing_without_a_checksum() -> None:
+    for line in DOCKERFILE.replace("\\\n", " ").splitlines():
+        for command in line.split("&&"):
+            if re.search(r"pip (install|wheel)", command):
+                assert "--require-hashes -r" in command or (
+                    "--no-deps" in command and "--no-index" in command
+                )
+
+
+def test_the_checksums_are_of_the_pins_and_of_all_that_the_service_needs() -> None:
+    """Walks the requirements of the installed packages, as on the image's machine."""
+    there = pins("requirements.txt")
+    text = (ROOT / "constraints.txt").read_text("utf-8")
+    pinned = {
+        canonicalize_name(line.split("==")[0]): line.split("==")[1]
+        for line in text.splitlines()
+        if "==" in line and not line.startswith("#")
+    }
+    assert {name: version for name, (version, *_) in there.items()} == {name: pinned[name] for name in there}
+    machine = {**default_environment(), "python_version": "3.11", "python_full_version": "3.11.9"}
+    needed: set[str] = set()
+    left = [("privacy-odometer", "redis"), ("privacy-odometer", ""), ("privacy-odometer-client", "")]
+    seen = set(left)
+    while left:
+        package, extra = left.pop()
+        for text in metadata.requires(package) or []:
+            one = Requirement(text)
+            if one.marker is None or one.marker.evaluate({**machine, "extra": extra}):
+                needed.add(canonicalize_name(one.name))
+                more = {(one.name, ""), *((one.name, each) for each in one.extras)} - seen
+                seen |= more
+                left += more
+    ours = {"privacy-odometer", "privacy-odometer-client"}
+    assert needed - ours == set(there)
+
+
+def test_the_image_names_its_base_once_so_that_a_digest_can_be_given() -> None:
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+    assert re.search(r"^ARG PYTHON_IMAGE=python:3\.11-slim$", DOCKERFILE, re.MULTILINE)
+    last = DOCKERFILE.rpartition("FROM ")[2]
+    assert re.search(r"^USER [1-9]\d+$", last, re.MULTILINE)
+
+
 @every
 def test_everything_waits_for_what_it_needs(name: str) -> None:
     """Until that is well, or has done its work; and it is there in the same shape."""
@@ -146,7 +246,9 @@ def test_the_proxy_waits_longer_than_the_service_does() -> None:
     slow_after_s = Settings.model_fields["slow_after_s"].default
     assert seconds("proxy_read_timeout") > slow_after_s
     assert seconds("proxy_send_timeout") > slow_after_s
-    assert seconds("keepalive_timeout") < KEEP_ALIVE_S
+    of_upstream = re.search(r"upstream.*?keepalive_timeout (\d+)s", NGINX, re.DOTALL)
+    assert of_upstream
+    assert int(of_upstream[1]) < KEEP_ALIVE_S
 
 
 def test_the_proxy_sends_no_charge_twice_and_turns_no_error_into_a_success() -> None:
@@ -161,11 +263,11 @@ def test_the_proxy_takes_every_body_that_the_service_reads() -> None:
 
 
 def test_the_proxy_keeps_the_metrics_to_those_inside() -> None:
-    assert re.search(r"location = /metrics \{\s*return 404", NGINX)
+    assert re.search(r"location = /metrics \{[^}]*\sreturn 404", NGINX)
 
 
 def test_the_proxys_own_answers_are_problems_of_the_service() -> None:
     bodies = [yaml.safe_load(body) for body in re.findall(r"return \d+ '(.*)';", NGINX)]
-    assert len(bodies) == 3
-    for body, kind in zip(bodies, [NotFound, StoreUnavailable, BodyTooLarge], strict=True):
+    kinds = [NotFound, StoreUnavailable, BodyTooLarge, TooManyRequests, MalformedBody]
+    for body, kind in zip(bodies, kinds, strict=True):
         assert body == kind(body["detail"]).problem()
