@@ -12,7 +12,7 @@ from accountant.commands import (
     SetBudgetCommand,
     UnfreezeCommand,
 )
-from accountant.datasets import BudgetEntry, bind_dataset
+from accountant.datasets import BudgetEntry, bind_dataset, entry_format
 from accountant.decisions import Admitted, admit
 from accountant.errors import (
     BudgetExists,
@@ -53,10 +53,10 @@ def _open(state: State | None, command: OpenCommand, time: str) -> Admitted:
     request = command.request
     if state is not None:
         raise DatasetExists(f"there is a dataset {request.name} already, and names are never used twice")
-    dataset = bind_dataset(request, CURRENT_GRID, time)
     entries = {
         budget.name: BudgetEntry(budget, 1, budget.fixed(CURRENT_GRID), 0) for budget in request.budgets
     }
+    dataset = bind_dataset(request, CURRENT_GRID, time, tuple(entries.values()))
     for entry in entries.values():
         _check_shares(entry, dataset.grid)
     budgets = {name: entry.document() for name, entry in entries.items()}
@@ -98,12 +98,13 @@ def _set_budget(state: State, command: SetBudgetCommand, time: str) -> Admitted:
         "name": wanted.name,
         "entry": entry.document(),
     }
+    version = entry_format([entry])
     if before is None:
-        return admit(state, document)
+        return admit(state, document, version=version)
     largest = entry.after(before, covered=covers_any(state, before, state.head.sequence)).largest
     if largest is None:  # of a ledger that was not counted again since an earlier version changed it
-        return admit(state, document)
-    return admit(state, {**document, "largest": repr(largest)}, version=LARGEST_SAID)
+        return admit(state, document, version=version)
+    return admit(state, {**document, "largest": repr(largest)}, version=max(version, LARGEST_SAID))
 
 
 def _fresh(state: State, budget: Budget, version: int) -> BudgetEntry:

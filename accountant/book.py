@@ -22,6 +22,7 @@ from accountant.commands import (
     settlement_key,
 )
 from accountant.counts import Counts
+from accountant.datasets import entry_format
 from accountant.decide import decide, frozen_error, lost_shard
 from accountant.decisions import Admitted, Decision, Refused, admit
 from accountant.errors import (
@@ -349,9 +350,9 @@ class Book:
                 "dataset": dataset.dataset.model_dump(mode="json"),
                 "shard": shard,
             }
-            begun = admit(
-                None, document, version=dataset.dataset.entry_format
-            )  # if another process is faster, it has done the same
+            version = max(dataset.dataset.entry_format, entry_format(dataset.budgets.values()))
+            # If another process is faster, it has done the same.
+            begun = admit(None, document, version=version)
             self._store.append([Write(stream, EMPTY_HEAD, [begun.entry], begun.state.blobs())])
         self._list_shard(dataset.stream, shard, now)
         return self._state(stream)
@@ -512,7 +513,7 @@ def _follow(dataset: State, draft: _Draft, now: str) -> None:
             "budgets": budgets,
             "closed": dataset.closed,
         }
-        draft.take(admit(state, synced))
+        draft.take(admit(state, synced, version=entry_format(dataset.budgets.values())))
 
 
 def _trimmed(state: State) -> State:

@@ -58,7 +58,7 @@ Workload = Annotated[tuple[Charge, ...], Field(min_length=1, max_length=ITEMS_MA
 def split_delta(delta: float, delta_add: float | None) -> tuple[Fraction, float]:
     """(delta_add, delta_mix): delta_add exactly, delta_mix rounded down, together at most delta.
 
-    The default is a tenth for approximate charges (SOUNDNESS section 3).
+    Either may be 0. The default is a tenth for approximate charges (SOUNDNESS section 3).
     """
     add = decimal(delta) / 10 if delta_add is None else decimal(delta_add)
     return add, round_down(decimal(delta) - add)
@@ -223,7 +223,8 @@ class ApproximateBudget(Budget):
     delta: Delta
     """δ of the promise, 0 < δ < 1."""
     delta_add: Annotated[Number, Field(ge=0, lt=1)] | None = None
-    """The part of δ kept for approximate charges, fixed in advance: a tenth unless said, 0 allowed."""
+    """The part of δ kept for approximate charges, fixed in advance: a tenth unless said, 0 allowed. All of δ:
+    then the ε and δ of charges simply add up (basic composition), and what has no pure ε is refused."""
     workload: Workload | None = None
     """What the budget is for: the mixture is then focused on it, which admits more of exactly that."""
 
@@ -233,8 +234,8 @@ class ApproximateBudget(Budget):
 
     @model_validator(mode="after")
     def _splits(self) -> Self:
-        if self.delta_add is not None and not self.delta_add < self.delta:
-            raise ValueError("delta_add must be below delta: what is left of delta is for everything else")
+        if self.delta_add is not None and not self.delta_add <= self.delta:
+            raise ValueError("delta_add must be at most delta, of which it is a part")
         return self
 
     def fixed(self, grid: Grid, kept: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -1,20 +1,34 @@
 """What a dataset's first entry binds, and its budgets as they are in force."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
-from accountant.budgets import ANY_BUDGET, Budget, Workload, split_delta, workload_loss
+from accountant.budgets import (
+    ANY_BUDGET,
+    ApproximateBudget,
+    Budget,
+    Workload,
+    split_delta,
+    workload_loss,
+)
 from accountant.entries import FORMAT
 from accountant.grid import GRID_V1, GRIDS, Grid
 from accountant.mechanisms import Adjacency, Document
 from accountant.mechanisms.base import STORED, frozen, thawed
 from accountant.mixture import Mixture
 from accountant.rounding import floor_units
-from accountant.scopes import Composition
+from accountant.scopes import DATASET_SCOPE, Composition
 from accountant.weights import reading_prior, workload_prior
 
 _FORMAT_OF_GRID_2: Final = 4
+_FORMAT_OF_NO_MIX: Final = 4
+
+
+def entry_format(entries: Iterable["BudgetEntry"]) -> int:
+    """The lowest format of an entry that says these budgets: an earlier version has no logarithm of 0."""
+    alone = any(entry.fixed.get("delta_mix") == repr(0.0) for entry in entries)
+    return _FORMAT_OF_NO_MIX if alone else FORMAT
 
 
 @dataclass(frozen=True)
@@ -96,25 +110,54 @@ class Dataset(Document):
         return Mixture(self.grid, self.weights, float(self.delta_mix))
 
 
-def bind_dataset(request: Any, grid: Grid, created: str) -> Dataset:
-    """The facts that a dataset's first entry fixes, from a request to create it."""
+def bind_dataset(request: Any, grid: Grid, created: str, entries: Sequence[BudgetEntry] = ()) -> Dataset:
+    """The facts that a dataset's first entry fixes, from a request to create it and its first budgets.
+
+    Any weights that are fixed in advance are sound for the readings: those of its one (epsilon, delta) budget
+    make both show one number.
+    """
     add, mix = split_delta(request.delta, request.delta_add)
+    delta_add, delta_mix = str(floor_units(add, grid.units[grid.delta])), repr(mix)
     workload: Workload | None = request.workload
-    if workload is None:
-        weights = reading_prior(grid)
-    else:
+    budget = None if workload is not None else _whose_readings(request, entries)
+    if workload is not None:
         weights = workload_prior(grid, workload_loss(workload, grid), mix)
+    elif budget is not None:
+        weights = tuple(budget.fixed["weights"])
+        delta_add, delta_mix = budget.fixed["delta_add"], budget.fixed["delta_mix"]
+    else:
+        weights = reading_prior(grid)
     return Dataset(
         name=request.name,
         unit=request.unit,
         adjacency=request.adjacency,
         grid_version=grid.version,
         delta=repr(request.delta),
-        delta_add=str(floor_units(add, grid.units[grid.delta])),
-        delta_mix=repr(mix),
+        delta_add=delta_add,
+        delta_mix=delta_mix,
         weights=weights,
         odometer_only=request.odometer_only,
         created=created,
         composition=request.composition,
         shards=request.shards if request.composition == "by_unit" else 0,
     )
+
+
+def _whose_readings(request: Any, entries: Sequence[BudgetEntry]) -> BudgetEntry | None:
+    """The one (epsilon, delta) budget of the whole dataset for life, if it is at the dataset's own delta.
+
+    None where there are several, or where the dataset states another split of its delta than the budget has.
+    """
+    found = [
+        (entry, entry.budget)
+        for entry in entries
+        if isinstance(entry.budget, ApproximateBudget)
+        and entry.budget.scope == DATASET_SCOPE
+        and entry.budget.window is None
+    ]
+    if len(found) != 1 or found[0][1].delta != request.delta:
+        return None
+    entry, budget = found[0]
+    own = split_delta(request.delta, request.delta_add)
+    same = request.delta_add is None or own == split_delta(budget.delta, budget.delta_add)
+    return entry if same else None

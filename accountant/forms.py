@@ -69,8 +69,8 @@ class CreateDataset(Document):
         names = [budget.name for budget in self.budgets]
         if len(set(names)) != len(names):
             raise ValueError(f"two budgets have the same name: {', '.join(sorted(names))}")
-        if self.delta_add is not None and not self.delta_add < self.delta:
-            raise ValueError("delta_add must be below delta")
+        if self.delta_add is not None and not self.delta_add <= self.delta:
+            raise ValueError("delta_add must be at most delta, of which it is a part")
         return self
 
     @model_validator(mode="after")

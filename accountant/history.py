@@ -15,7 +15,6 @@ from accountant.loss import Loss, total
 from accountant.odometer import fixed_plan
 from accountant.reading import with_blobs
 from accountant.receipts import left_of
-from accountant.rules import if_stopped_now
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row, Store
 
@@ -55,11 +54,10 @@ def _can_fold(state: State) -> bool:
 
 
 def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any]:
-    mixture, delta_add = state.dataset.mixture, int(state.dataset.delta_add)
     return {
         "sequence": sequence,
         "time": time,
-        "if_stopped_now": finite(if_stopped_now(spent, mixture, delta_add)),
+        "if_stopped_now": finite(odometer.stopped_now(state, spent)),
         "used": {
             limit.rule.name: limit.rule.left_of_limit(spent).used
             for limit in state.limits
@@ -235,7 +233,7 @@ def scopes(store: Store, state: State, kind: str, after: str, limit: int, now: s
         if kind == "partition":
             loss = ready.spent.plus(loss)
         left = left_of(ready, name, time)
-        reading = if_stopped_now(loss, state.dataset.mixture, int(state.dataset.delta_add))
+        reading = odometer.stopped_now(state, loss)
         items.append(
             {
                 "scope": name,

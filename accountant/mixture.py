@@ -27,8 +27,8 @@ _NEAR = 1e-7
 class Mixture:
     """Weights on the orders of a grid, in units of 1/10^18, and the delta they answer for.
 
-    `delta` is delta_mix, 0 < delta < 1. Losses are arrays S(alpha) in nats, shape (n_orders,),
-    infinity where there is no bound.
+    `delta` is delta_mix, 0 <= delta < 1: at 0 it admits nothing and bounds nothing. Losses are arrays
+    S(alpha) in nats, shape (n_orders,), infinity where there is no bound.
     """
 
     grid: Grid
@@ -46,10 +46,12 @@ class Mixture:
 
     @once
     def log_delta(self) -> float:
-        return math.nextafter(math.log(self.delta), -math.inf)
+        return math.nextafter(math.log(self.delta), -math.inf) if self.delta else -math.inf
 
     def capacity(self, epsilon: float) -> Floats:
         """C(alpha): the totals that one order alone admits at `epsilon`, rounded down; shape (n_orders,)."""
+        if not self.delta:
+            return np.full(self.grid.n_orders, -np.inf)
         gap = (self.log_w + self.log_delta - self.log_c) / (self.grid.orders - 1)
         return np.asarray(epsilon + gap - _ULPS * (abs(epsilon) + np.abs(gap)))
 
@@ -67,7 +69,7 @@ class Mixture:
         For fixed Gibbs weights the certificate is linear in epsilon, so each step moves to the root
         of a valid bound and falls towards the least epsilon; the last one is checked again.
         """
-        if not np.isfinite(losses).any():
+        if not self.delta or not np.isfinite(losses).any():
             return math.inf
         if self.log_delta_filter(losses, 0.0) <= self.log_delta:
             return 0.0
@@ -88,7 +90,7 @@ class Mixture:
         Before the minimum with the pure part; floor 0; infinity when no order has a bound.
         The left side is convex and grows in epsilon: Newton from the right falls to the root.
         """
-        if not np.isfinite(losses).any():
+        if not self.delta or not np.isfinite(losses).any():
             return math.inf
         orders = self.grid.orders
         # One order alone reaches the target there, so the sum does too.

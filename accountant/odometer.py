@@ -15,7 +15,7 @@ from accountant.limits import Limit
 from accountant.loss import Loss
 from accountant.mixture import Mixture
 from accountant.rounding import decimal, round_down
-from accountant.rules import if_stopped_now, root_up, too_much_delta
+from accountant.rules import ApproximateRule, if_stopped_now, root_up, too_much_delta
 from accountant.scopes import DATASET_SCOPE, EACH, split
 
 HOLDS: Final = {
@@ -84,11 +84,27 @@ def readings(
     running = [
         Reading(name, "epsilon", finite(value), delta, HOLDS[name], what_if=what_if)
         for name, value in (
-            ("if_stopped_now", if_stopped_now(spent, mixture, add)),
+            ("if_stopped_now", stopped_now(state, spent, mixture, add)),
             ("odometer", at_all_moments(spent, mixture, add)),
         )
     ]
     return [*running, *_guarantees(state, scope), *plan_readings(spent, delta)]
+
+
+def stopped_now(state: State, spent: Loss, mixture: Mixture | None = None, add: int | None = None) -> float:
+    """`if_stopped_now` of what a scope has spent, by the dataset's own mixture and delta_add unless given.
+
+    A budget of the same mixture that allows these totals has proved them to keep its limit, where the search
+    for the least epsilon may end a hair above it: both then say one number.
+    """
+    mixture = state.dataset.mixture if mixture is None else mixture
+    add = int(state.dataset.delta_add) if add is None else add
+    found = if_stopped_now(spent, mixture, add)
+    for rule in (limit.rule for limit in state.limits):
+        same = isinstance(rule, ApproximateRule) and (rule.mixture, rule.delta_add) == (mixture, add)
+        if same and found > rule.limit and rule.allows(spent):
+            found = rule.limit
+    return found
 
 
 def whole(state: State) -> Loss:
@@ -126,7 +142,7 @@ def at_all_moments(totals: Loss, mixture: Mixture, delta_add: int) -> float:
     """Epsilon true at all moments at once, never above the pure part."""
     if too_much_delta(totals, delta_add):
         return math.inf
-    return min(mixture.odometer(totals.renyi()), totals.amount(totals.grid.pure))
+    return min(mixture.odometer(totals.renyi()), totals.shown(totals.grid.pure))
 
 
 def plan_readings(totals: Loss, delta: float) -> Iterator[Reading]:

@@ -55,7 +55,7 @@ def if_stopped_now(totals: Loss, mixture: Mixture, delta_add: int) -> float:
     """Epsilon for whatever rule of stopping; infinity once approximate charges used up delta_add."""
     if too_much_delta(totals, delta_add):
         return math.inf
-    return min(mixture.if_stopped_now(totals.renyi()), totals.amount(totals.grid.pure))
+    return min(mixture.if_stopped_now(totals.renyi()), totals.shown(totals.grid.pure))
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,8 @@ class ApproximateRule(Rule):
     @once
     def capacity(self) -> tuple[int, ...]:
         """C(alpha) in units, rounded down; shape (n_orders,)."""
+        if not self.mixture.delta:
+            return (0,) * self.grid.n_orders
         bounds = self.mixture.capacity(self.limit)
         in_one = self.grid.units_in_one
         return tuple(
@@ -197,18 +199,24 @@ class ApproximateRule(Rule):
         pure = totals.units(self.grid.pure)
         if pure is not None and pure <= self.pure_units:
             return True
+        if not self.mixture.delta:
+            return False
         bound = self.mixture.log_delta_filter(totals.renyi(), self.limit)
         return bound <= self.mixture.log_delta
 
     def capacities(self) -> tuple[tuple[int, int], ...]:
         """At the one order that has the most room for a Gaussian, and of the part of delta kept for it."""
+        if not self.mixture.delta:
+            return ((self.grid.pure, self.pure_units), (self.grid.delta, self.delta_add))
         if not self._candidates:
             return ()
         best = self._candidates[0]
         return ((best, self.capacity[best]), (self.grid.delta, self.delta_add))
 
     def spent(self, totals: Loss) -> float:
-        return if_stopped_now(totals, self.mixture, self.delta_add)
+        found = if_stopped_now(totals, self.mixture, self.delta_add)
+        # What is allowed is proved to keep the limit, where a search may end a hair above it.
+        return min(found, self.limit) if found > self.limit and self.allows(totals) else found
 
     def left(self, totals: Loss) -> Left:
         """At the order with the largest share of room left, where what is left is a lower bound; in
@@ -221,6 +229,9 @@ class ApproximateRule(Rule):
         return Left.of_units(self.capacity[best], totals.values[best], self.grid.units_in_one[best], order)
 
     def left_of_limit(self, totals: Loss) -> Left:
+        pure = self.grid.pure
+        if not (self.mixture.delta or totals.unbounded[pure] or too_much_delta(totals, self.delta_add)):
+            return Left.of_units(self.pure_units, totals.values[pure], self.grid.units_in_one[pure])
         return Left.of_floats(self.limit, self.spent(totals))
 
     def roomiest(self, totals: Loss) -> int | None:
@@ -249,8 +260,24 @@ class ApproximateRule(Rule):
         if too_much_delta(after, self.delta_add):
             whole = shown_down(self.delta_add, self.grid.units_in_one[delta])
             left = self._delta_left(asked, after)
-            return (
+            kept = (
                 "the deltas of approximate charges would go above the budget's delta_add, the part of its "
                 f"delta that is kept for them: {whole:g}, of which {left:g} is left"
             )
+            if not self.mixture.delta:
+                return f"{kept}. That is all of its delta"
+            return (
+                f"{kept}. A budget's delta_add may be as large as its delta: then epsilons and deltas add up"
+            )
+        if not self.mixture.delta:
+            return self._only_pure(asked)
         return "epsilon at the budget's delta would go above the limit"
+
+    def _only_pure(self, asked: Loss) -> str:
+        """Why not, where all of delta is kept for approximate charges."""
+        kept = "delta_add is all of the budget's delta, so that only pure epsilons and deltas are added up"
+        if asked.unbounded[self.grid.pure]:
+            return (
+                f"{kept}, and the charge has no pure epsilon: a budget with a smaller delta_add would take it"
+            )
+        return f"{kept}, and these epsilons would go above the limit: with a smaller delta_add they may fit"

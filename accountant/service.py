@@ -129,8 +129,8 @@ class Accountant(Desk):
         _warm(grid, budget)
         state = self._change(name, SetBudgetCommand(budget, principal))
         document = self._budget_state(state, budget.name)
-        said = openings.above_dataset(budget, float(state.dataset.delta))
-        return document | {"warning": said} if said else document
+        said = openings.about_budget(self._as_of_now(state), budget)
+        return document | {"warning": " ".join(said)} if said else document
 
     def change_budget(
         self,
@@ -154,10 +154,11 @@ class Accountant(Desk):
         _warm(dataset.dataset.grid, budget)
         state = self._change(name, SetBudgetCommand(budget, principal, if_match))
         document = self._budget_state(state, budget_name)
-        warnings = [openings.changed(before.budget, state.budgets[budget_name], document["spent"])]
+        change = openings.changed(before.budget, state.budgets[budget_name], document["spent"])
+        warnings = [change]
         if before.budget.reserved and budget.reserved is None:
             warnings.append("the teams' shares are gone: `reserved` was left out")
-        warnings.append(openings.above_dataset(budget, float(state.dataset.delta)))
+        warnings += openings.about_budget(self._as_of_now(state), budget, change)
         if any(warnings):
             document["warning"] = " ".join(filter(None, warnings))
         return document
@@ -673,9 +674,12 @@ class Accountant(Desk):
         frozen = self.teller.counts.frozen_streams()
         return sorted(shard_number(one) for one in frozen if shard_parent(one) == state.dataset.name)
 
+    def _as_of_now(self, state: State) -> State:
+        """As a charge would find it now: of a window that is over, nothing is spent."""
+        return state.moved(state.head, max(state.time, self.clock()), state.totals)
+
     def _budget_states(self, state: State) -> list[dict[str, Any]]:
-        """As a charge would find them now: of a window that is over, nothing is spent."""
-        now = state.moved(state.head, max(state.time, self.clock()), state.totals)
+        now = self._as_of_now(state)
         return [odometer.budget_state(now, limit, etag(limit.entry)) for limit in state.limits]
 
     def _budget_state(self, state: State, budget_name: str) -> dict[str, Any]:

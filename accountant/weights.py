@@ -44,6 +44,8 @@ def focus_order(epsilon: float, delta_mix: float) -> float:
 
 def default_prior(grid: Grid, epsilon: float, delta_mix: float) -> tuple[int, ...]:
     """The prior of an approximate budget that names no workload, in units of 1/10^18."""
+    if not delta_mix:  # no weights admit anything
+        return reading_prior(grid)
     focus = focus_order(epsilon, delta_mix)
     return _stored(
         0.475 * _bell(grid, focus, _WIDTH)
@@ -59,6 +61,8 @@ def reading_prior(grid: Grid) -> tuple[int, ...]:
 
 def workload_prior(grid: Grid, workload: Loss, delta_mix: float) -> tuple[int, ...]:
     """0.95 on the grid order that is best for the named workload, the rest uniform."""
+    if not delta_mix:
+        return reading_prior(grid)
     weights = np.full(grid.n_orders, _UNIFORM / grid.n_orders)
     weights[workload_order(grid, workload, delta_mix)] += 1 - _UNIFORM
     return _stored(weights)
