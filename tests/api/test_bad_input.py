@@ -405,7 +405,7 @@ DATASET_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"delta": 1.5}, "delta"),
     ({"delta_add": 1}, "delta_add"),
     ({"delta_add": -1e-9}, "delta_add"),
-    ({"delta_add": 1e-6}, "body"),
+    ({"delta_add": 1.1e-6}, "body"),
     ({"budgets": []}, "body"),
     ({"odometer_only": True}, "body"),
     ({"odometer_only": "yes"}, "odometer_only"),

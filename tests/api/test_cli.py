@@ -275,7 +275,7 @@ def test_verify_finds_a_changed_total(run: Run, tmp_path: Path) -> None:
     run("charge", "adult", "pure", "epsilon=0.1")
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as connection:
         connection.execute(
-            "UPDATE blobs SET value=replace(value, '100000000000 ', '100 ') WHERE name='totals/dataset'"
+            f"UPDATE blobs SET value=replace(value, '{10**29} ', '100 ') WHERE name='totals/dataset'"
         )
     shown = run("verify", status=1).stdout
     assert "FAULTY  adult" in shown
