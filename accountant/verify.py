@@ -175,12 +175,23 @@ class _Walk:
         """Each charge must be found by its idempotency key, or a retry of it would be charged again."""
         wanted = self.recount.take_keys()
         there = {row.sequence for row in rows}
-        found = self.store.find(self.stream, list(wanted)) if wanted else {}
+        found = self._found(list(wanted)) if wanted else {}
         for key, sequence in wanted.items():
             row = found.get(key)
             if sequence in there and (row is None or row.sequence != sequence):
                 where = "leads nowhere" if row is None else f"leads to entry {row.sequence}"
                 self.report(Finding(self.stream, f"its idempotency key {where}", sequence))
+
+    def _found(self, keys: list[str]) -> dict[str, Row]:
+        try:
+            return self.store.find(self.stream, keys)
+        except LedgerCorrupt:
+            # One at a time, to find which of them leads nowhere.
+            return (
+                {}
+                if len(keys) == 1
+                else {key: row for one in keys for key, row in self._found([one]).items()}
+            )
 
     def _compare(self) -> None:
         """The stored configuration and totals with those of the entries, each at one moment of the store."""

@@ -27,6 +27,28 @@ def mark_of(stream: str, name: str, value: bytes) -> bytes:
     return hashlib.blake2b(text + value, digest_size=_BYTES).digest()
 
 
+def key_mark(stream: str, key: str, sequence: int) -> bytes:
+    """The mark of a key, which leads to an entry. A key without one is of an earlier version."""
+    return mark_of(stream, key_name(key), str(sequence).encode())
+
+
+def key_name(key: str) -> str:
+    """The name that a key has among marks of blobs: no blob's name has a space."""
+    return f"key {key}"
+
+
+def check_key(stream: str, key: str, sequence: int | None, mark: bytes | None) -> None:
+    """LedgerCorrupt unless a key leads where its mark says; `sequence` is None where there is no such key."""
+    if mark is None:
+        return
+    if sequence is None:
+        raise LedgerCorrupt(f"A key of the stream {stream!r} is gone: run odometer verify")
+    if mark != key_mark(stream, key, sequence):
+        raise LedgerCorrupt(
+            f"A key of the stream {stream!r} leads to entry {sequence}, not its own: run odometer verify"
+        )
+
+
 def sealed(name: str, value: bytes) -> bytes:
     """A blob as it is stored."""
     return _SEAL.get(name, b"") + value

@@ -17,10 +17,12 @@ from accountant.stores.base import EMPTY_HEAD, Examined, Head, NewEntry, Note, R
 from accountant.stores.marks import (
     ADVICE,
     HEAD,
+    check_key,
     checked_head,
     examined,
     examined_head,
     head_mark,
+    key_mark,
     mark_of,
     sealed,
     unsealed,
@@ -42,6 +44,7 @@ _PUT_BLOB = """INSERT INTO blobs(stream, name, value) VALUES (?, ?, ?)
 # CAST: a person's database tool may have put text in the place of bytes; the bytes are the same.
 _BLOB = "SELECT CAST(value AS BLOB) FROM blobs WHERE stream=? AND name=?"
 _MARK = "SELECT CAST(mark AS BLOB) FROM marks WHERE stream=? AND name=?"
+_NEW_MARK = "INSERT INTO marks(stream, name, mark) VALUES (?, ?, ?)"
 _PUT_MARK = """INSERT INTO marks(stream, name, mark) VALUES (?, ?, ?)
     ON CONFLICT (stream, name) DO UPDATE SET mark=excluded.mark"""
 _BLOBS = (
@@ -58,6 +61,7 @@ _STREAMS = """SELECT name FROM streams WHERE name>?1
 _FIND = """SELECT keys.key, keys.sequence, entries.hash, CAST(entries.body AS BLOB)
     FROM keys LEFT JOIN entries ON entries.id = (keys.stream << {bits}) + keys.sequence
     WHERE keys.stream=? AND keys.key IN ({marks})"""
+_KEY_MARKS = "SELECT name, CAST(mark AS BLOB) FROM marks WHERE stream=? AND name IN ({marks})"
 _PUT_NOTE = """INSERT INTO notes(name, salt, text) VALUES (?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET salt=excluded.salt, text=excluded.text"""
 _NOTE = "SELECT salt, text FROM notes WHERE name=?"
@@ -144,6 +148,8 @@ class SqliteStore:
                     if body is None:
                         raise LedgerCorrupt(f"Entry {sequence} of {stream!r} is gone, but its key is there")
                     found[key] = Row(sequence, hash_, body)
+                for key, mark in reader.execute(_KEY_MARKS_BY_MARKS[marks], (-number, *padded)):
+                    check_key(stream, key, found[key].sequence if key in found else None, mark)
         return found
 
     def view(self, stream: str, names: Sequence[str], after: int, limit: int, keys: Sequence[str]) -> View:
@@ -325,9 +331,13 @@ def _append(writer: sqlite3.Connection, write: Write) -> bool:
         number = cursor.lastrowid or 0
     else:
         writer.execute(_MOVE_HEAD, (last.sequence, last.hash, number))
-    _append_entries(writer, number, head.sequence + 1, entries)
+    keys = _append_entries(writer, number, head.sequence + 1, entries)
     if marked:
         _append_blobs(writer, number, write, last)
+        # Under the number below zero: a list of blobs does not come upon them.
+        writer.executemany(
+            _NEW_MARK, [(-number, key, key_mark(write.stream, key, at)) for _, key, at in keys]
+        )
     return True
 
 
@@ -338,7 +348,10 @@ def _append_blobs(writer: sqlite3.Connection, number: int, write: Write, last: H
     writer.executemany(_PUT_MARK, [*marks, (0, stream, head_mark(number, last))])
 
 
-def _append_entries(writer: sqlite3.Connection, number: int, first: int, entries: Sequence[NewEntry]) -> None:
+def _append_entries(
+    writer: sqlite3.Connection, number: int, first: int, entries: Sequence[NewEntry]
+) -> list[tuple[int, str, int]]:
+    """The keys that came into the stream, as they are stored."""
     base = (number << SEQUENCE_BITS) + first
     writer.executemany(_NEW_ENTRY, [(base + i, entry.hash, entry.body) for i, entry in enumerate(entries)])
     keys = [(number, entry.key, first + i) for i, entry in enumerate(entries) if entry.key is not None]
@@ -346,12 +359,14 @@ def _append_entries(writer: sqlite3.Connection, number: int, first: int, entries
         writer.executemany(_NEW_KEY, keys)
     except sqlite3.IntegrityError as error:
         raise ValueError("A key is already in its stream: nothing was appended") from error
+    return keys
 
 
 _FIND_BY_MARKS = {
     1 << power: _FIND.format(bits=SEQUENCE_BITS, marks=",".join("?" * (1 << power)))
     for power in range(KEYS_PER_QUERY.bit_length())
 }
+_KEY_MARKS_BY_MARKS = {marks: _KEY_MARKS.format(marks=",".join("?" * marks)) for marks in _FIND_BY_MARKS}
 
 
 def open_url(url: str) -> SqliteStore:

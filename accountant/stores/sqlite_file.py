@@ -19,7 +19,8 @@ WITHOUT_MARKS = 1
 # few neighbouring pages and gives a stream's range in one scan. 8 million streams, 10^12 entries in each.
 SEQUENCE_BITS = 40
 # In another B-tree than what it is about: of a blob by stream and name; of the end of a stream with the
-# number 0 in the place of its own, and by its name, so that a row that is gone from `streams` is missed.
+# number 0 in the place of its own, and by its name, so that a row that is gone from `streams` is missed; of a
+# key with the stream's number below zero.
 MARKS = """CREATE TABLE marks(stream INTEGER NOT NULL, name TEXT NOT NULL, mark BLOB NOT NULL,
         PRIMARY KEY (stream, name)) WITHOUT ROWID"""
 SCHEMA = (

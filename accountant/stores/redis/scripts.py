@@ -3,7 +3,8 @@
 KEYS of each are the six keys of one stream: head (a hash: sequence, hash), entries (a Redis Stream, ids
 `<sequence>-0`, fields h and b), keys (a hash: key → sequence), blobs (a hash: name → value), names (a
 sorted set, all scores 0: the names of the blobs; so a page of them costs the same however many there are) and
-marks (a hash: name → mark; that of the end of the stream under ''). A mark is looked at by who reads it.
+marks (a hash: name → mark; that of the end of the stream under '', that of a key under `key <key>`). Marks
+are compared by who reads them.
 """
 
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ end
 
 # ARGV: expected sequence and hash, new sequence and hash, where the keys begin, where the blobs begin, the
 # mark of the new end, 1 where the stream is to have marks though it has none; then id, hash, body of each
-# entry; key, sequence of each key; name, value, mark (or '') of each blob.
+# entry; key, sequence, mark of each key; name, value, mark (or '') of each blob.
 # All refusals come before the first write. The head is first written as it is: a user who may not write is
 # stopped there, with nothing changed. XADD refuses an id that is not above the last one (damage); the first
 # decides for all, and after it nothing can fail.
@@ -62,7 +63,7 @@ APPEND = _script(
     + """
 if head[1] ~= ARGV[1] or head[2] ~= ARGV[2] then return 0 end
 keys, blobs = tonumber(ARGV[5]), tonumber(ARGV[6])
-for i = keys, blobs - 1, 2 do
+for i = keys, blobs - 1, 3 do
   if redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then return 2 end
 end
 local marked = mark or head[1] == '0' or ARGV[8] == '1'
@@ -73,8 +74,9 @@ redis.call('HSET', KEYS[1], 'sequence', head[1], 'hash', head[2])
 for i = 9, keys - 1, 3 do
   redis.call('XADD', KEYS[2], ARGV[i], 'h', ARGV[i + 1], 'b', ARGV[i + 2])
 end
-for i = keys, blobs - 1, 2 do
+for i = keys, blobs - 1, 3 do
   redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
+  if marked then redis.call('HSET', KEYS[6], 'key ' .. ARGV[i], ARGV[i + 2]) end
 end
 for i = blobs, #ARGV, 3 do
   if redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1]) == 1 then
@@ -109,18 +111,20 @@ return {head[1], redis.call('XRANGE', KEYS[2], ARGV[1], '+', 'COUNT', ARGV[2])}
 """
 )
 
-# ARGV: keys. Returns for each nil, or its sequence and the entries with that id (one, or none if it is gone).
+# ARGV: keys. Returns for each its mark or nil, then nil or its sequence and the entries with that id (one, or
+# none if it is gone).
 FIND = _script(
     _HEAD
     + """
 local found = {}
 for i = 1, #ARGV do
+  found[2 * i - 1] = redis.call('HGET', KEYS[6], 'key ' .. ARGV[i])
   local sequence = redis.call('HGET', KEYS[3], ARGV[i])
   if sequence then
     local id = sequence .. '-0'
-    found[i] = {sequence, redis.call('XRANGE', KEYS[2], id, id)}
+    found[2 * i] = {sequence, redis.call('XRANGE', KEYS[2], id, id)}
   else
-    found[i] = false
+    found[2 * i] = false
   end
 end
 return found

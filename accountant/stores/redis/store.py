@@ -12,7 +12,17 @@ from redis.exceptions import RedisError
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 from accountant.stores.base import EMPTY_HEAD, Examined, Head, Note, Row, View, Write
-from accountant.stores.marks import ADVICE, HEAD, examined, head_mark, mark_of, sealed, unsealed
+from accountant.stores.marks import (
+    ADVICE,
+    HEAD,
+    check_key,
+    examined,
+    head_mark,
+    key_mark,
+    mark_of,
+    sealed,
+    unsealed,
+)
 from accountant.stores.redis import parsing, scripts
 from accountant.stores.redis.address import Address, Node
 from accountant.stores.redis.exchange import Command, Exchange
@@ -126,10 +136,12 @@ class RedisStore:
     def _found(self, stream: str, chunks: Sequence[Sequence[str]], replies: Sequence[Any]) -> dict[str, Row]:
         found: dict[str, Row] = {}
         for chunk, answers in zip(chunks, replies, strict=True):
-            for key, answer in zip(chunk, answers, strict=True):
+            for key, mark, answer in zip(chunk, answers[::2], answers[1::2], strict=True):
                 if answer is None:
+                    check_key(stream, key, None, mark)
                     continue
                 sequence, entries = answer
+                check_key(stream, key, parsing.number(stream, sequence), mark)
                 if not entries:
                     gone = parsing.number(stream, sequence)
                     raise LedgerCorrupt(f"Entry {gone} of {stream!r} is gone, but its key is there")
@@ -400,7 +412,7 @@ def _arguments(write: Write) -> list[Argument]:
     keys: list[Argument] = []
     for sequence, entry in numbered:
         if entry.key is not None:
-            keys += (entry.key.encode(), sequence)
+            keys += (entry.key.encode(), sequence, key_mark(write.stream, entry.key, sequence))
     blobs: list[Argument] = []
     for name, value in write.blobs.items():
         mark = b"" if name in ADVICE else mark_of(write.stream, name, value)
