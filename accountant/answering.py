@@ -1,12 +1,11 @@
 """The decisions on sessions beside their charges: may a step be taken, and the end at no cost. Pure."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from accountant.commands import EndCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import content, entry_hash, entry_id
+from accountant.entries import content, entry_id
 from accountant.errors import (
     Forbidden,
     InvalidRequest,
@@ -141,8 +140,8 @@ def part_of(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _again(state: State, command: EndCommand, known: Row) -> Decision:
-    entry, called = json.loads(known.body), entry_id(command.session, command.mark)
-    if entry_hash(known.body) != known.hash or entry.get("session") != command.session:
+    entry, called = content(known, state.stream), entry_id(command.session, command.mark)
+    if entry.get("session") != command.session:
         raise LedgerCorrupt(
             f"the end of session {called} is not where it should be: run odometer verify",
             sequence=known.sequence,

@@ -1,6 +1,5 @@
 """What the teller remembers: the states it has decided on, and the last head it saw of every stream."""
 
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -25,10 +24,10 @@ from accountant.counts import Counts
 from accountant.datasets import entry_format
 from accountant.decide import decide, frozen_error, lost_shard
 from accountant.decisions import Admitted, Decision, Refused, admit
+from accountant.entries import content
 from accountant.errors import (
     DatasetClosed,
     InternalError,
-    LedgerCorrupt,
     LedgerRolledBack,
     NotFound,
     OdometerError,
@@ -406,7 +405,7 @@ class Book:
                 done.add(same)
                 scopes = state.scopes(touched, command.prepared.kinds)
             elif isinstance(command, SettleCommand) and command.hold in held:
-                entry = _entry(held[command.hold])
+                entry = content(held[command.hold], state.stream)
                 if entry.get("type") != "held":
                     continue
                 scopes = state.scopes(touched_by(entry), kinds_of(entry))
@@ -543,14 +542,6 @@ def _about(command: Command) -> int | None:
     if isinstance(command, EndCommand):
         return command.session
     return command.parent if isinstance(command, DeriveCommand) else None
-
-
-def _entry(row: Row) -> dict[str, Any]:
-    try:
-        entry: dict[str, Any] = json.loads(row.body)
-    except ValueError as error:
-        raise LedgerCorrupt(f"entry {row.sequence} cannot be read: run odometer verify") from error
-    return entry
 
 
 def _judge(

@@ -7,7 +7,7 @@ from typing import Any, Final
 from accountant.answering import check_step
 from accountant.commands import ChargeCommand, Prepared
 from accountant.decisions import Admitted, Decision, Replayed
-from accountant.entries import FORMAT, canonical, entry_hash, timestamp
+from accountant.entries import FORMAT, canonical, content, entry_hash, timestamp
 from accountant.errors import (
     BudgetExceeded,
     DatasetClosed,
@@ -159,12 +159,12 @@ def _charge_entry(
 
 
 def _replay(state: State, command: ChargeCommand, known: Row, settled: Row | None) -> Decision:
-    entry = json.loads(known.body)
+    entry = content(known, state.stream)
     whose = (entry.get("by", entry.get("principal")), entry.get("key"))
-    if whose != (command.by or command.principal, command.key) or entry_hash(known.body) != known.hash:
-        # Nothing may be released on an entry that is somebody else's, or that was changed.
+    if whose != (command.by or command.principal, command.key):
+        # Nothing may be released on an entry that is somebody else's.
         raise LedgerCorrupt(
-            f"key {command.key!r} leads to entry {known.sequence}, which is not its own or was changed: "
+            f"key {command.key!r} leads to entry {known.sequence}, which is not its own: "
             "nothing was charged; run odometer verify",
             sequence=known.sequence,
         )

@@ -6,6 +6,7 @@ Sorted keys, no spaces, no floats; its own hash is SHA-256 of those bytes, which
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -51,12 +52,18 @@ def timestamp(moment: datetime) -> str:
 
 
 def content(row: Row, name: str) -> dict[str, Any]:
-    """What an entry of stream `name` says. Raises LedgerCorrupt when it is not what was hashed."""
-    if entry_hash(row.body) != row.hash:
+    """What an entry of stream `name` says.
+
+    Raises LedgerCorrupt when it is not what was hashed, or is another one than stood there.
+    """
+    found: Any = None
+    if entry_hash(row.body) == row.hash:
+        with suppress(ValueError, RecursionError):
+            found = json.loads(row.body)
+    if not isinstance(found, dict) or found.get("seq") != row.sequence:
         raise LedgerCorrupt(
             f"entry {row.sequence} of {name} was changed: run odometer verify", sequence=row.sequence
         )
-    found: dict[str, Any] = json.loads(row.body)
     return found
 
 

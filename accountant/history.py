@@ -1,6 +1,5 @@
 """What a dataset's ledger looked like over time, who spent it, and its pages. Reads only."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -9,6 +8,7 @@ import numpy.typing as npt
 
 from accountant import odometer
 from accountant.advice import finite
+from accountant.entries import content
 from accountant.grid import Grid
 from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, scope_blob, touched_by
 from accountant.loss import Loss, total
@@ -84,7 +84,7 @@ def _steps(store: Store, state: State) -> Iterator[_Step]:
     zero = Loss.zero(grid)
     while after < state.head.sequence and (rows := store.entries(name, after, FOLD_MAX)):
         for row in rows:
-            entry = json.loads(row.body)
+            entry = content(row, name)
             if row.sequence > state.head.sequence or entry["type"] not in _COUNTING:
                 continue
             if entry["type"] == "opened":
@@ -168,7 +168,7 @@ def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int,
         if number > last:
             return
         rows = store.entries(state.dataset.name, number * CHECKPOINT_EVERY - 1, 1)
-        entry = json.loads(rows[0].body) if rows else {}
+        entry = content(rows[0], state.dataset.name) if rows else {}
         if "totals" in entry:
             yield rows[0].sequence, entry["time"], Loss.decode(state.dataset.grid, entry["totals"])
 
@@ -263,7 +263,7 @@ def page(
     else:
         rows = [row for row in _until_full(_forwards(store, name, after, limit)) if row.sequence <= last]
         following = rows[-1].sequence if rows and rows[-1].sequence < last else None
-    return {"items": [_shown(row) for row in rows], "next": following}
+    return {"items": [_shown(row, name) for row in rows], "next": following}
 
 
 def _until_full(rows: Iterator[Row]) -> Iterator[Row]:
@@ -291,5 +291,5 @@ def _backwards(store: Store, name: str, end: int, limit: int) -> Iterator[Row]:
         end, limit = end - number, limit - number
 
 
-def _shown(row: Row) -> dict[str, Any]:
-    return {"sequence": row.sequence, "hash": row.hash, "entry": json.loads(row.body)}
+def _shown(row: Row, name: str) -> dict[str, Any]:
+    return {"sequence": row.sequence, "hash": row.hash, "entry": content(row, name)}

@@ -1,12 +1,11 @@
 """Open holds as people see them, and what was used of one. Reads only."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from accountant import odometer
 from accountant.budgets import Charge
-from accountant.entries import hold_id
+from accountant.entries import content, hold_id
 from accountant.errors import StoreUnavailable
 from accountant.grid import Grid
 from accountant.ledger import State, entry_losses, open_holds, refund, touched_by
@@ -85,4 +84,4 @@ def _open(store: Store, state: State, now: str) -> Iterator[tuple[Row, str, dict
         rows = store.entries(state.stream, number - 1, 1)
         if not rows or rows[0].sequence != number:
             raise StoreUnavailable(f"entry {number} of {state.stream} cannot be read")
-        yield rows[0], expires, json.loads(rows[0].body)
+        yield rows[0], expires, content(rows[0], state.stream)

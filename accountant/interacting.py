@@ -1,6 +1,5 @@
 """Sessions as people see them, and what is to be asked of the ledger for an answer. Reads only."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -183,7 +182,7 @@ class Known:
         row = store.find(self.dataset, [ledger_key]).get(ledger_key)
         if row is None:
             return None
-        step = json.loads(row.body).get("command", {}).get("session", {})
+        step = content(row, self.dataset).get("command", {}).get("session", {})
         if (step.get("id"), step.get("above")) != (self.number, wanted.above) or (
             wanted.run is not None and wanted.run != step["run"]
         ):
@@ -201,7 +200,7 @@ class Known:
         if self.number in state.sessions:
             return None
         row = self._end(store)
-        entry = {} if row is None else json.loads(row.body)
+        entry = {} if row is None else content(row, self.dataset)
         whose = entry.get("principal"), entry.get("key")
         if not wanted.above or whose != (caller.principal, key) or wanted.run not in (None, entry["run"]):
             return None

@@ -1,9 +1,9 @@
 """What an entry comes of, and what was made of it. Reads only."""
 
-import json
 from typing import Any, Final
 
 from accountant.deriving import DEPTH_MAX, depth_of
+from accountant.entries import content, entry_hash
 from accountant.errors import LedgerCorrupt
 from accountant.ledger import State
 from accountant.mechanisms.base import thawed
@@ -22,26 +22,26 @@ def lineage(store: Store, state: State, number: int, after: int) -> dict[str, An
 
     Descendants are looked for among the entries after `after`; `next` says where to go on.
     """
-    family = _Family(store, state)
+    family, name = _Family(store, state), state.dataset.name
     row = family.row(number)
     depth_of(state, number, row, "entry")
     chain = family.ancestors(number)
     found, following = family.descendants(number, max(after, number))
     return {
-        "dataset": state.dataset.name,
-        "entry": shown(row),
-        "ancestors": [shown(family.row(one)) for one in chain],
-        "descendants": [shown(one) for one in found],
+        "dataset": name,
+        "entry": shown(row, name),
+        "ancestors": [shown(family.row(one), name) for one in chain],
+        "descendants": [shown(one, name) for one in found],
         "next": following,
     }
 
 
-def shown(row: Row | None) -> dict[str, Any]:
+def shown(row: Row | None, name: str) -> dict[str, Any]:
     """What a reader needs of an entry: its number, who made it and when, of what, and what it is.
 
     The whole of it is on the ledger's pages.
     """
-    row, entry = _read(row)
+    row, entry = _read(row, name)
     command, made = entry["command"], entry["type"] == "derived"
     return {
         "sequence": row.sequence,
@@ -56,10 +56,10 @@ def shown(row: Row | None) -> dict[str, Any]:
     }
 
 
-def _read(row: Row | None) -> tuple[Row, dict[str, Any]]:
+def _read(row: Row | None, name: str) -> tuple[Row, dict[str, Any]]:
     if row is None:
         raise LedgerCorrupt("an entry that another one names is missing: run odometer verify")
-    return row, json.loads(row.body)
+    return row, content(row, name)
 
 
 class _Family:
@@ -68,6 +68,7 @@ class _Family:
     def __init__(self, store: Store, state: State) -> None:
         self._store = store
         self._state = state
+        self._name = state.dataset.name
         self._rows: dict[int, Row | None] = {}
 
     def row(self, number: int) -> Row | None:
@@ -80,13 +81,13 @@ class _Family:
     def ancestors(self, number: int) -> list[int]:
         """From its parent to the charge at the start. Raises LedgerCorrupt where the line breaks."""
         chain: list[int] = []
-        _, entry = _read(self.row(number))
+        _, entry = _read(self.row(number), self._name)
         while entry["type"] == "derived":
             parent = int(entry["command"]["parent"])
             if len(chain) >= DEPTH_MAX or parent >= (chain[-1] if chain else number):
                 raise LedgerCorrupt(f"the ancestors of entry {number} have no end: run odometer verify")
             chain.append(parent)
-            _, entry = _read(self.row(parent))
+            _, entry = _read(self.row(parent), self._name)
         return chain
 
     def descendants(self, number: int, after: int) -> tuple[list[Row], int | None]:
@@ -99,6 +100,8 @@ class _Family:
                 raise LedgerCorrupt(f"entries after {after} are missing: run odometer verify")
             for row in rows:
                 after = row.sequence
+                if entry_hash(row.body) != row.hash:
+                    content(row, self._name)  # which says so
                 if _DERIVED in row.body:
                     self._rows[row.sequence] = row
                     if number in self.ancestors(row.sequence):

@@ -1,13 +1,12 @@
 """How a stream's state is read from the store, and checked against what is known of it."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from accountant.adopting import adopt
 from accountant.beside import BESIDE
-from accountant.entries import canonical, check_format, entry_hash
+from accountant.entries import canonical, check_format, content, entry_hash
 from accountant.errors import LedgerCorrupt, LedgerRolledBack, StoreUnavailable
 from accountant.grid import Grid
 from accountant.ledger import (
@@ -203,7 +202,7 @@ def _from_the_start(state: State) -> set[str]:
 
 def _time_of(stream: str, row: Row) -> str:
     try:
-        entry = json.loads(row.body)
+        entry = content(row, stream)
         check_format(stream, entry.get("v"))
         return str(entry["time"])
     except (ValueError, KeyError, TypeError) as error:
@@ -222,7 +221,7 @@ def recount_recent(store: Store, state: State) -> None:
     checkpoint = head.sequence // CHECKPOINT_EVERY * CHECKPOINT_EVERY
     after = max(0, checkpoint - 1)
     try:
-        entries = [json.loads(row.body) for row in store.entries(name, after, head.sequence - after)]
+        entries = [content(row, name) for row in store.entries(name, after, head.sequence - after)]
         if checkpoint and "totals" not in entries[0]:
             return  # that number fell to an entry that is no charge
         spent = Loss.decode(grid, entries[0]["totals"]) if checkpoint else Loss.zero(grid)

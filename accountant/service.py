@@ -31,7 +31,7 @@ from accountant.desk import READS_MAX, Desk
 from accountant.documents import read_json, understood, validated
 from accountant.dp_events import convert_event
 from accountant.effort import at_most
-from accountant.entries import MARK, hold_id
+from accountant.entries import MARK, content, hold_id
 from accountant.errors import (
     BodyTooLarge,
     BudgetExceeded,
@@ -239,7 +239,7 @@ class Accountant(Desk):
             expires = state.holds.get(state.head.sequence) if prepared.expires_in_s else None
         elif isinstance(outcome, Replayed):
             state, row = outcome.state, outcome.row
-            entry = json.loads(row.body)
+            entry = content(row, state.stream)
             about = {"sequence": row.sequence, "hash": row.hash, "time": entry["time"]}
             expires = entry.get("expires")
         else:

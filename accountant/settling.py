@@ -1,12 +1,11 @@
 """The decision on settling a hold for what was used of it. Pure."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from accountant.commands import SettleCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import FORMAT, content, entry_hash, hold_id
+from accountant.entries import FORMAT, content, hold_id
 from accountant.errors import (
     Forbidden,
     HoldExpired,
@@ -108,8 +107,8 @@ def check_used(entry: Mapping[str, Any], used: tuple[int, ...]) -> None:
 
 
 def _again(state: State, command: SettleCommand, known: Row, called: str) -> Decision:
-    entry = json.loads(known.body)
-    if entry_hash(known.body) != known.hash or entry.get("hold") != command.hold:
+    entry = content(known, state.stream)
+    if entry.get("hold") != command.hold:
         raise LedgerCorrupt(
             f"the settlement of hold {called} is not where it should be: run odometer verify",
             sequence=known.sequence,
