@@ -76,9 +76,10 @@ class Known:
         """Raises UnknownSession where no entry of that hash opened one, LedgerCorrupt when it was changed."""
         name = state.dataset.name
         rows = store.entries(name, number - 1, 1) if number <= state.head.sequence else []
-        if not rows or rows[0].sequence != number or not rows[0].hash.startswith(mark):
+        # Before the mark: an entry that is not the one that stood there is damage.
+        entry = content(rows[0], name) if rows and rows[0].sequence == number else None
+        if entry is None or not rows[0].hash.startswith(mark):
             raise UnknownSession(f"dataset {name} has no session {entry_id(number, mark)}")
-        entry = content(rows[0], name)
         document = entry["command"].get("session", {}).get("open") if entry["type"] == "charged" else None
         if document is None:
             raise UnknownSession(

@@ -73,9 +73,11 @@ def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[
 
     Raises UnknownHold, or LedgerCorrupt when it was changed.
     """
-    if row is None or not row.hash.startswith(mark):
+    if row is None:
         raise UnknownHold(f"dataset {name} has no hold {number}")
-    entry = content(row, name)
+    entry = content(row, name)  # before the mark: an entry that is not the one that stood there is damage
+    if not row.hash.startswith(mark):
+        raise UnknownHold(f"dataset {name} has no hold {number}")
     if entry["type"] != "held":
         raise UnknownHold(f"dataset {name} has no hold {number}: that entry is of type {entry['type']}")
     return entry

@@ -18,6 +18,8 @@ from accountant.scopes import shard_parent, shard_stream
 from accountant.stores import EMPTY_HEAD, Head, Row, Store
 from accountant.stores.marks import HEAD
 
+STORE: Final = "~store"
+"""The name in the verdict on the store itself."""
 PAGE: Final = 128
 """Entries, streams or blobs read at once: an entry may have some hundred kB."""
 FINDINGS_MAX: Final = 100
@@ -58,13 +60,25 @@ class Verdict:
 def verify(
     store: Store, names: Iterable[str] | None = None, progress: Progress | None = None
 ) -> Iterator[Verdict]:
-    """A verdict for each stream, or for those named.
+    """A verdict for each stream, or for those named; before all of them one on a store that is damaged.
 
     Raises StoreUnavailable when the store cannot be read, UnknownDataset for a name without a stream.
     """
+    if names is None:
+        yield from _store_itself(store)
     following = Following(store)
     for name in all_streams(store) if names is None else names:
         yield _Walk(store, name, progress or (lambda _: None), following).verdict()
+
+
+def _store_itself(store: Store) -> Iterator[Verdict]:
+    """A verdict on what the streams stand in, where there is something wrong with it."""
+    try:
+        found = store.check()
+    except LedgerCorrupt as error:
+        found = [error.detail]
+    if found:
+        yield Verdict(STORE, EMPTY_HEAD, tuple(Finding(STORE, what) for what in found))
 
 
 def all_streams(store: Store) -> Iterator[str]:

@@ -132,6 +132,10 @@ class Store(Protocol):
 
     def erase_note(self, name: str) -> None: ...
 
+    def check(self) -> list[str]:
+        """What is wrong with the store as such, whatever it holds: in words. Reads all of it."""
+        ...
+
     def ping(self) -> None:
         """Raise StoreUnavailable unless the store can be read now."""
         ...

@@ -110,6 +110,9 @@ class MemoryStore:
         with self._open():
             self._notes.pop(name, None)
 
+    def check(self) -> list[str]:
+        return []
+
     def ping(self) -> None:
         with self._open():
             pass

@@ -191,6 +191,11 @@ class SqliteStore:
         """
         self._write_note(_ERASE_NOTE, (name,))
 
+    def check(self) -> list[str]:
+        with self._reading() as reader:
+            found = [str(line) for (line,) in reader.execute("PRAGMA integrity_check(10)")]
+        return [] if found == ["ok"] else found
+
     def ping(self) -> None:
         with self._reading() as reader:
             reader.execute("SELECT id FROM streams LIMIT 1").fetchone()
