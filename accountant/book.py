@@ -410,7 +410,7 @@ class Book:
                     continue
                 scopes = state.scopes(touched_by(entry), kinds_of(entry))
             elif isinstance(command, EndCommand) and command.session in held:
-                entry = _entry(held[command.session])
+                entry = content(held[command.session], state.stream)
                 if "command" not in entry:
                     continue
                 scopes = state.scopes(touched_by(entry), ())
