@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis_server
 from places import redis_without_marks, sqlite_without_marks
-from serving import ONE, dataset_document
+from serving import dataset_document
 
 from accountant.adopting import adopt_all
 from accountant.errors import LedgerCorrupt
@@ -92,31 +92,26 @@ def test_what_an_earlier_version_would_read_of_it_cannot_be_read(url: str, tmp_p
             json.loads(raw)
 
 
-@pytest.fixture
-def lowered(tmp_path: Path) -> str:
-    """A file of an earlier version, with one total of a principal put back."""
-    url, path = f"sqlite:///{tmp_path}/lowered.sqlite", tmp_path / "lowered.sqlite"
-    with Accountant.open(url) as accountant:
-        accountant.create_dataset(dataset_document("d"), "p")
-        accountant.charge("d", ONE, "a", "p")
-        with closing(sqlite3.connect(path)) as connection:
-            [older] = connection.execute("SELECT value FROM blobs WHERE name='totals/principal/p'").fetchone()
-        accountant.charge("d", ONE, "b", "p")
+def test_what_was_wrong_before_is_not_taken_over(tmp_path: Path) -> None:
+    """Nothing is admitted on a total that the entries contradict, and nothing shown of it."""
+    url, path = f"sqlite:///{tmp_path}/ledger.sqlite", tmp_path / "ledger.sqlite"
+    restore(FILE, open_store(url)).close()
     sqlite_without_marks(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE blobs SET value=? WHERE name='totals/principal/p'", (older,))
-    return url
-
-
-def test_what_was_wrong_before_is_not_taken_over(lowered: str) -> None:
-    """Nothing is admitted on a total that the entries contradict, and nothing shown of it."""
-    with Accountant.open(lowered) as accountant:
+        changed = connection.execute(
+            """UPDATE blobs SET value=(SELECT value FROM blobs AS b WHERE b.name='totals/principal/carol')
+            WHERE name='totals/principal/ada' AND stream=(SELECT id FROM streams WHERE name='plain')"""
+        )
+        assert changed.rowcount == 1
+    with Accountant.open(url) as accountant:
         adopt_all(accountant.store)
+        body = {"mechanism": {"kind": "pure", "epsilon": 0.01}, "count": 1}
         with pytest.raises(LedgerCorrupt, match="the entries add up to"):
-            accountant.charge("d", ONE, "c", "p")
+            accountant.charge("plain", body, "new", "ada")
         with pytest.raises(LedgerCorrupt, match="the entries add up to"):
-            accountant.odometer("d")
-    assert findings(lowered) != []
+            accountant.odometer("plain")
+        assert accountant.odometer("counted")["sequence"] > 0
+    assert findings(url) != []
 
 
 def test_marks_that_were_lost_are_no_earlier_version(tmp_path: Path) -> None:
