@@ -61,7 +61,7 @@ def _open_datasets(service: Service) -> str:
         admin.create_dataset(
             DIGITS,
             unit="image",
-            adjacency="add_remove",
+            adjacency="zero_out",
             delta=1e-5,
             budgets=[{"name": "life", "kind": "approximate", "epsilon": 4, "delta": 1e-5}],
         )

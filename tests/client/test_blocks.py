@@ -17,6 +17,48 @@ STEP = Gaussian(noise_multiplier=1.0)
 OTHER = Gaussian(noise_multiplier=0.9)
 
 
+def whole(ledger: Ledger, *, block: int, run_id: str | None = None) -> Blocks:
+    """Blocks that are whole from the first on."""
+    return Blocks(ledger, block=block, run_id=run_id, first=block)
+
+
+def test_blocks_start_small_and_double() -> None:
+    ledger = Ledger()
+    take(Blocks(ledger, block=10), 40)
+    assert ledger.counts == [1, 2, 4, 8, 10, 10, 10]
+
+
+def test_a_job_of_few_steps_holds_few_more_than_it_takes() -> None:
+    """For every length, one that is killed leaves less than it took, and one step, unused."""
+    for steps in range(1, 200):
+        ledger = Ledger()
+        take(Blocks(ledger, block=100), steps)
+        assert ledger.spent < 2 * steps + 1
+
+
+def test_at_the_end_what_is_not_used_comes_back_and_trouble_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = Ledger()
+    blocks = whole(ledger, block=10)
+    take(blocks, 3)
+    blocks.end()
+    assert ledger.spent == 3
+    take(blocks, 1)
+    ledger.loses_settlements = True
+    blocks.end()
+    assert "stays spent, 1 of its steps were taken" in caplog.text
+
+
+def test_an_end_in_the_middle_of_a_payment_gives_nothing_back(caplog: pytest.LogCaptureFixture) -> None:
+    """A signal may come between paying for a step and counting it."""
+    ledger = Ledger()
+    blocks = whole(ledger, block=10)
+    take(blocks, 3)
+    with blocks._lock:
+        blocks.end()
+    assert ledger.spent == 10
+    assert "stays spent" in caplog.text
+
+
 def take(blocks: Blocks, steps: int, mechanism: Mechanism = STEP) -> None:
     for _ in range(steps):
         blocks.take(mechanism)
@@ -24,7 +66,7 @@ def take(blocks: Blocks, steps: int, mechanism: Mechanism = STEP) -> None:
 
 def test_a_block_is_held_at_once_and_used_up_before_the_next() -> None:
     ledger = Ledger()
-    take(Blocks(ledger, block=100), 250)
+    take(whole(ledger, block=100), 250)
     assert ledger.counts == [100, 100, 100]
     assert ledger.settled == [100, 100]
     assert ledger.spent == 300
@@ -32,7 +74,7 @@ def test_a_block_is_held_at_once_and_used_up_before_the_next() -> None:
 
 def test_what_is_not_used_is_given_back_and_no_more() -> None:
     ledger = Ledger()
-    blocks = Blocks(ledger, block=100)
+    blocks = whole(ledger, block=100)
     take(blocks, 130)
     blocks.settle()
     assert ledger.settled == [100, 30]
@@ -42,13 +84,13 @@ def test_what_is_not_used_is_given_back_and_no_more() -> None:
 def test_without_settling_a_block_stays_spent() -> None:
     """As of a process that is killed."""
     ledger = Ledger()
-    take(Blocks(ledger, block=100), 1)
+    take(whole(ledger, block=100), 1)
     assert ledger.spent == 100
 
 
 def test_a_step_after_settling_takes_a_new_block() -> None:
     ledger = Ledger()
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     for _ in range(3):
         take(blocks, 1)
         blocks.settle()
@@ -58,7 +100,7 @@ def test_a_step_after_settling_takes_a_new_block() -> None:
 
 def test_the_last_block_shrinks_to_what_fits() -> None:
     ledger = Ledger(fits=130)
-    blocks = Blocks(ledger, block=100)
+    blocks = whole(ledger, block=100)
     take(blocks, 130)
     with pytest.raises(BudgetExceeded):
         blocks.take(STEP)
@@ -69,7 +111,7 @@ def test_the_last_block_shrinks_to_what_fits() -> None:
 
 def test_without_a_hint_the_block_is_halved() -> None:
     ledger = Ledger(fits=30, tells=False)
-    blocks = Blocks(ledger, block=100)
+    blocks = whole(ledger, block=100)
     take(blocks, 30)
     with pytest.raises(BudgetExceeded):
         blocks.take(STEP)
@@ -79,7 +121,7 @@ def test_without_a_hint_the_block_is_halved() -> None:
 def test_a_hint_that_does_not_shrink_still_ends() -> None:
     ledger = Ledger(fits=0, hint=10**9)
     with pytest.raises(BudgetExceeded):
-        Blocks(ledger, block=5).take(STEP)
+        whole(ledger, block=5).take(STEP)
 
 
 def test_a_block_of_one_is_charged_and_not_held() -> None:
@@ -91,7 +133,7 @@ def test_a_block_of_one_is_charged_and_not_held() -> None:
 def test_where_too_many_holds_are_open_a_block_is_charged() -> None:
     ledger = Ledger()
     ledger.full = True
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     take(blocks, 4)
     blocks.settle()
     assert ledger.kinds == ["hold", "charge"]
@@ -100,7 +142,7 @@ def test_where_too_many_holds_are_open_a_block_is_charged() -> None:
 
 def test_every_request_has_a_key_of_its_own() -> None:
     ledger = Ledger(fits=130)
-    blocks = Blocks(ledger, block=100)
+    blocks = whole(ledger, block=100)
     with pytest.raises(BudgetExceeded):
         take(blocks, 131)
     keys = [key for _, _, _, key in ledger.asked]
@@ -110,7 +152,7 @@ def test_every_request_has_a_key_of_its_own() -> None:
 
 def test_a_noise_schedule_gives_back_what_its_first_block_did_not_use() -> None:
     ledger = Ledger()
-    blocks = Blocks(ledger, block=100)
+    blocks = whole(ledger, block=100)
     for step in range(20):
         blocks.take(Gaussian(noise_multiplier=2.0 - step / 100))
     assert ledger.counts == [100] + [1] * 19
@@ -119,7 +161,7 @@ def test_a_noise_schedule_gives_back_what_its_first_block_did_not_use() -> None:
 
 def test_after_a_change_blocks_grow_again() -> None:
     ledger = Ledger()
-    blocks = Blocks(ledger, block=8)
+    blocks = whole(ledger, block=8)
     take(blocks, 1)
     take(blocks, 23, OTHER)
     assert ledger.counts == [8, 1, 2, 4, 8, 8]
@@ -127,7 +169,7 @@ def test_after_a_change_blocks_grow_again() -> None:
 
 def test_what_is_given_back_makes_room_for_the_next_mechanism() -> None:
     ledger = Ledger(fits=10)
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     take(blocks, 4)
     take(blocks, 6, OTHER)
     with pytest.raises(BudgetExceeded):
@@ -137,7 +179,7 @@ def test_what_is_given_back_makes_room_for_the_next_mechanism() -> None:
 
 def test_after_an_unknown_outcome_the_same_request_is_asked_again() -> None:
     ledger = Ledger()
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     ledger.loses = True
     with pytest.raises(OutcomeUnknown):
         blocks.take(STEP)
@@ -154,7 +196,7 @@ def test_a_settlement_without_an_answer_closes_the_block_and_is_asked_again_for_
 ) -> None:
     """It may have been given back: a step more of that block would be unpaid."""
     ledger = Ledger()
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     take(blocks, 3)
     ledger.loses_settlements, ledger.takes_settlements = True, arrived
     blocks.settle()
@@ -170,7 +212,7 @@ def test_a_settlement_without_an_answer_closes_the_block_and_is_asked_again_for_
 
 def test_an_expired_block_is_spent_and_still_used(caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger()
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     take(blocks, 3)
     ledger.expired = True
     blocks.settle()
@@ -185,7 +227,7 @@ def test_an_expired_block_is_spent_and_still_used(caplog: pytest.LogCaptureFixtu
 def test_a_hold_that_somebody_else_settled_for_less_is_told() -> None:
     """Steps of it ran that are not paid for: no log line is loud enough."""
     ledger = Ledger()
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     take(blocks, 3)
     ledger.settle(1, 0)
     with pytest.raises(HoldSettled):
@@ -196,7 +238,7 @@ def test_a_hold_that_somebody_else_settled_for_less_is_told() -> None:
 def test_ranks_that_step_together_all_hear_of_it() -> None:
     """The one that settles raises inside the buying, whose outcome is told to the others."""
     ledger = Ledger()
-    blocks = Blocks(ledger, block=2)
+    blocks = whole(ledger, block=2)
     heard: list[BaseException] = []
 
     def around(buy: Buy) -> Buy:
@@ -237,9 +279,9 @@ def test_a_replay_of_the_clients_own_retry_pays() -> None:
 
 def test_a_checkpoint_gives_back_what_is_prepaid_and_a_resumed_run_takes_a_block_of_its_own() -> None:
     ledger = Ledger()
-    first = Blocks(ledger, run_id="run", block=10)
+    first = whole(ledger, run_id="run", block=10)
     take(first, 3)
-    second = Blocks(ledger, block=10)
+    second = whole(ledger, block=10)
     second.load_state_dict(first.state_dict())
     assert ledger.spent == 3
     take(second, 1)
@@ -250,11 +292,11 @@ def test_a_checkpoint_gives_back_what_is_prepaid_and_a_resumed_run_takes_a_block
 def test_steps_after_a_checkpoint_are_charged_in_both_processes() -> None:
     """One goes on past its checkpoint and dies; the other runs the same steps again, with fresh noise."""
     ledger = Ledger()
-    first = Blocks(ledger, run_id="run", block=10)
+    first = whole(ledger, run_id="run", block=10)
     take(first, 3)
     state = first.state_dict()
     take(first, 4)
-    second = Blocks(ledger, block=10)
+    second = whole(ledger, block=10)
     second.load_state_dict(state)
     take(second, 4)
     second.settle()
@@ -264,7 +306,7 @@ def test_steps_after_a_checkpoint_are_charged_in_both_processes() -> None:
 
 def test_going_back_to_an_old_checkpoint_charges_again() -> None:
     ledger = Ledger()
-    blocks = Blocks(ledger, run_id="run", block=5)
+    blocks = whole(ledger, run_id="run", block=5)
     state = blocks.state_dict()
     for _ in range(3):
         blocks.load_state_dict(state)
@@ -277,7 +319,7 @@ def test_going_back_to_an_old_checkpoint_charges_again() -> None:
 def test_ranks_that_step_together_keep_their_block_at_a_checkpoint() -> None:
     """If one of them alone saved, it would ask for a block while the others have steps left."""
     ledger = Ledger()
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     blocks.together(lambda buy: buy)
     take(blocks, 3)
     blocks.state_dict()
@@ -290,7 +332,7 @@ def test_a_forked_process_pays_for_itself_and_settles_nothing_of_its_parents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ledger = Ledger()
-    blocks = Blocks(ledger, block=10)
+    blocks = whole(ledger, block=10)
     take(blocks, 1)
     parent = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from odometer_client import Client
-from odometer_client.mechanisms import Gaussian, PoissonSubsampled
+from odometer_client.mechanisms import PoissonSubsampled
+from odometer_client.rates import dp_sgd_step
 from odometer_client.testing import Service, serve, temporary_sqlite
 from odometer_client.training.opacus import BudgetedPrivacyEngine, OpacusGuard
 
@@ -50,6 +52,12 @@ def new_dataset(client: Client) -> Callable[..., str]:
     return open_one
 
 
+@pytest.fixture
+def new_training_dataset(new_dataset: Callable[..., str]) -> Callable[..., str]:
+    """The same for the guard's default adjacency, `zero_out`."""
+    return partial(new_dataset, "zero_out")
+
+
 @pytest.fixture(scope="session")
 def digits() -> TensorDataset:
     """scikit-learn's digits: 1797 images of 8 by 8, ten classes."""
@@ -75,8 +83,7 @@ class Job:
 
     @property
     def mechanism(self) -> PoissonSubsampled:
-        noise = Gaussian(noise_multiplier=float(self.optimizer.noise_multiplier))
-        return PoissonSubsampled(base=noise, sampling_rate=self.loader.batch_sampler.sample_rate)
+        return dp_sgd_step(float(self.optimizer.noise_multiplier), self.loader.batch_sampler.sample_rate)
 
     def weights(self) -> list[torch.Tensor]:
         return [parameter.detach().clone() for parameter in self.model.parameters()]

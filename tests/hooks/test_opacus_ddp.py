@@ -46,35 +46,35 @@ def run_ranks(service: Service, tmp_path: Path) -> RunRanks:
 
 
 def test_all_ranks_stop_at_the_same_step_with_the_same_weights(
-    run_ranks: RunRanks, new_dataset: Callable[..., str], charged_steps: Callable[[str], int]
+    run_ranks: RunRanks, new_training_dataset: Callable[..., str], charged_steps: Callable[[str], int]
 ) -> None:
-    dataset = new_dataset(kind="renyi", order=4, epsilon=0.25)
+    dataset = new_training_dataset(kind="renyi", order=4, epsilon=0.25)
     first, second = run_ranks(dataset=dataset)
     assert first["stopped"]
     assert second["stopped"]
     assert first["steps"] == second["steps"] == first["local"] == second["local"] == charged_steps(dataset)
-    assert first["steps"] == 11  # blocks of 4, 4 and the 3 that still fit
+    assert first["steps"] == 11  # blocks of 1, 2, 4 and the 4 that still fit
     assert first["weights"] == second["weights"]
 
 
 def test_steps_are_charged_once_for_all_ranks(
-    run_ranks: RunRanks, new_dataset: Callable[..., str], charged_steps: Callable[[str], int]
+    run_ranks: RunRanks, new_training_dataset: Callable[..., str], charged_steps: Callable[[str], int]
 ) -> None:
-    dataset = new_dataset(kind="renyi", order=4, epsilon=100)
-    first, second = run_ranks(dataset=dataset, block=15)
+    dataset = new_training_dataset(kind="renyi", order=4, epsilon=100)
+    first, second = run_ranks(dataset=dataset, block=8)
     assert first["steps"] == second["steps"] == charged_steps(dataset) == 15
     assert first["asked"] > 15  # the physical batches of 15 logical ones
     assert first["weights"] == second["weights"]
 
 
 def test_what_all_ranks_held_and_did_not_use_is_given_back_once(
-    run_ranks: RunRanks, new_dataset: Callable[..., str], charged_steps: Callable[[str], int]
+    run_ranks: RunRanks, new_training_dataset: Callable[..., str], charged_steps: Callable[[str], int]
 ) -> None:
-    dataset = new_dataset(kind="renyi", order=4, epsilon=100)
-    reports = run_ranks(dataset=dataset, block=100, close=True)
-    assert [report["charged"] for report in reports] == [15, 100]  # rank 0 alone knows what came back
-    assert [report["steps"] for report in reports] == [15, 15]
-    assert charged_steps(dataset) == 15
+    dataset = new_training_dataset(kind="renyi", order=4, epsilon=100)
+    reports = run_ranks(dataset=dataset, block=100, batch_size=96, close=True)
+    assert [report["charged"] for report in reports] == [19, 31]  # rank 0 alone knows what came back
+    assert [report["steps"] for report in reports] == [19, 19]
+    assert charged_steps(dataset) == 19
 
 
 def test_no_rank_moves_when_the_charge_fails(run_ranks: RunRanks, service: Service) -> None:
@@ -93,12 +93,12 @@ def test_no_rank_moves_when_the_charge_fails(run_ranks: RunRanks, service: Servi
 )
 def test_what_would_put_ranks_out_of_step_is_refused(
     run_ranks: RunRanks,
-    new_dataset: Callable[..., str],
+    new_training_dataset: Callable[..., str],
     charged_steps: Callable[[str], int],
     plan: dict[str, Any],
     said: str,
 ) -> None:
-    dataset = new_dataset()
+    dataset = new_training_dataset()
     for report in run_ranks(dataset=dataset, **plan):
         assert report["error"] == "UnsupportedPlan"
         assert said in report["detail"]

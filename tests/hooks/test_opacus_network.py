@@ -34,6 +34,8 @@ class LossyWire:
         self._thread.start()
 
     def close(self) -> None:
+        if self._listener.fileno() == -1:
+            return
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
@@ -45,7 +47,8 @@ class LossyWire:
             except OSError:
                 return
             with connection, socket.create_connection(self._service) as service:
-                service.sendall(_one_request(connection))
+                request = _one_request(connection)
+                service.sendall(request)
                 answer = _all(service)  # the service has decided before the answer is lost
                 self.requests += 1
                 if self.lose:
@@ -61,7 +64,9 @@ def _one_request(connection: socket.socket) -> bytes:
         received += connection.recv(65536)
     head, _, body = received.partition(b"\r\n\r\n")
     lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
-    length = next(int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length:"))
+    length = next(
+        (int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length:")), 0
+    )
     while len(body) < length:
         body += connection.recv(65536)
     return b"\r\n".join([*lines, b"Connection: close", b"", body])
@@ -90,28 +95,31 @@ def through(url: str, service: Service, **options: Any) -> Iterator[Client]:
 def test_a_lost_answer_is_charged_once_and_training_goes_on(
     wire: LossyWire,
     service: Service,
-    new_dataset: Callable[..., str],
+    new_training_dataset: Callable[..., str],
     new_job: Callable[..., Any],
     charged_steps: Callable[[str], int],
 ) -> None:
-    dataset = new_dataset()
+    dataset = new_training_dataset()
     with through(wire.url, service) as client:
         job = new_job(dataset, engine={"client": client, "block": 5})
+        asked = wire.requests
         wire.lose = 2
-        job.run(5)
-    assert wire.requests == 3
-    assert job.guard.receipt.replayed
+        job.run(1)
+        assert wire.requests - asked == 3
+        assert job.guard.receipt.replayed
+        job.run(4)
+        job.guard.close()
     assert job.guard.steps == charged_steps(dataset) == 5
 
 
 def test_an_unknown_outcome_stops_the_step_and_is_settled_by_the_next(
     wire: LossyWire,
     service: Service,
-    new_dataset: Callable[..., str],
+    new_training_dataset: Callable[..., str],
     new_job: Callable[..., Any],
     charged_steps: Callable[[str], int],
 ) -> None:
-    dataset = new_dataset()
+    dataset = new_training_dataset()
     with through(wire.url, service, attempts=2) as client:
         job = new_job(dataset, engine={"client": client, "block": 5})
         before = job.weights()
@@ -122,18 +130,34 @@ def test_an_unknown_outcome_stops_the_step_and_is_settled_by_the_next(
         assert all(p.grad is None and p.summed_grad is None for p in job.optimizer.params)
         assert job.guard.steps == 0
         job.run(5)
+        job.guard.close()
     assert job.guard.steps == charged_steps(dataset) == 5
 
 
-def test_without_a_service_no_step_runs(
-    service: Service, new_dataset: Callable[..., str], new_job: Callable[..., Any]
+def test_a_service_that_is_not_there_is_found_before_the_model_is_touched(
+    service: Service, new_training_dataset: Callable[..., str], new_job: Callable[..., Any]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with through(f"http://127.0.0.1:{port}", service, attempts=2) as client:
-        job = new_job(new_dataset(), engine={"client": client})
+    dataset = new_training_dataset()
+    with through(f"http://127.0.0.1:{port}", service, attempts=2) as client, pytest.raises(Unreachable):
+        new_job(dataset, engine={"client": client})
+
+
+def test_without_a_service_no_step_runs(
+    wire: LossyWire,
+    service: Service,
+    new_training_dataset: Callable[..., str],
+    new_job: Callable[..., Any],
+    charged_steps: Callable[[str], int],
+) -> None:
+    dataset = new_training_dataset()
+    with through(wire.url, service, attempts=2) as client:
+        job = new_job(dataset, engine={"client": client})
         before = job.weights()
+        wire.close()
         with pytest.raises(Unreachable):
             job.run(1)
     assert all(torch.equal(one, other) for one, other in zip(before, job.weights(), strict=True))
     assert not job.guard.stopped
+    assert charged_steps(dataset) == 0

@@ -80,11 +80,14 @@ class Blocks:
     Args:
         payments: makes holds and charges.
         run_id: names the run in its keys, 1 to 80 printable ASCII characters; made up when left out.
-        block: steps held at once, 1 to 1,000,000. After the mechanism changes (a noise schedule) it starts
-            at 1 and doubles. A block of 1 is charged, not held: nothing of it can be given back.
+        block: most steps held at once, 1 to 1,000,000. A block of 1 is charged, not held.
+        first: steps of the first block. From there blocks double; after the mechanism changes (a noise
+            schedule) from 1.
     """
 
-    def __init__(self, payments: Payments, *, run_id: str | None = None, block: int = DEFAULT_BLOCK) -> None:
+    def __init__(
+        self, payments: Payments, *, run_id: str | None = None, block: int = DEFAULT_BLOCK, first: int = 1
+    ) -> None:
         if not 1 <= block <= LARGEST_BLOCK:
             raise ValueError(f"block is {block}: give 1 to {LARGEST_BLOCK} steps")
         self.run_id = _valid_run_id(new_key() if run_id is None else run_id)
@@ -98,6 +101,7 @@ class Blocks:
         self._trouble: OdometerError | None = None
         self._payments = payments
         self._most = block
+        self._first = min(first, block)
         self._sequence = 0
         self._start_process()
 
@@ -131,6 +135,48 @@ class Blocks:
         self._here()
         with self._lock:
             self._settle()
+
+    def end(self) -> None:
+        """Give back what is not used, where a process or its client ends. Never waits, raises nothing.
+
+        What stays spent is said in the log.
+        """
+        if os.getpid() != self._process:
+            return  # a forked process: the block is its parent's
+        if not self._lock.acquire(blocking=False):
+            log.warning("a step was being paid for when the process ended: its block stays spent")
+            return
+        try:
+            self._settle()
+        except Exception as trouble:  # noqa: BLE001
+            log.warning("%s", trouble)
+        finally:
+            self._lock.release()
+        for hold, used in self._unsettled:
+            log.warning(
+                "hold %s of %s stays spent, %d of its steps were taken: settle it by hand",
+                hold.id,
+                hold.dataset,
+                used,
+            )
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether this process has a hold to settle."""
+        held = self._block is not None and self._block.hold is not None
+        return os.getpid() == self._process and (held or bool(self._unsettled))
+
+    def charge(self, mechanism: Mechanism, count: int) -> None:
+        """Charge releases that are no steps, for good, under a key of this run."""
+        self._here()
+        with self._lock:
+            asked = self._asking(mechanism, count, held=False)
+            receipt = asked.pay(mechanism, count, asked.key)
+            if receipt.replayed and not receipt.retried:
+                raise ReplayedCharge(
+                    f"The new key {asked.key!r} was already charged: give each run its own run_id"
+                )
+            self.receipt = receipt
 
     @property
     def prepaid(self) -> int:
@@ -188,7 +234,7 @@ class Blocks:
 
     def _wanted(self, mechanism: Mechanism) -> int:
         if self._last is None:
-            return self._most
+            return self._first
         before, size = self._last
         return min(self._most, 2 * size) if mechanism == before else 1
 

@@ -328,7 +328,8 @@ class Client(Reading, Administering):
         group = (name, runs)
         hold = self.hold(dataset, mechanism, count, expires_in_s=expires_in_s, group=group, **under)
         body = charge_body(mechanism, count)
-        return Sweep(hold, [item["count"] for item in body.get("charges", [body])], runs)
+        charges = body.get("charges", [body])
+        return Sweep(hold, [item["count"] for item in charges], runs, [item["mechanism"] for item in charges])
 
     def _charged(
         self, operation: str, what: str, dataset: str, body: dict[str, Any], key: str, **about: str

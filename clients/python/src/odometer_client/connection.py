@@ -1,6 +1,7 @@
 """What every part of the client stands on: a transport, and each call through all its tries."""
 
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -36,9 +37,18 @@ class Connection:
         self._attempts = attempts
         self._transport = _transport(url, key, timeout_s, http_transport)
         self._sleep: Callable[[float], None] = time.sleep
+        self._before_close: list[weakref.WeakMethod[Callable[[], None]]] = []
+
+    def before_close(self, method: Callable[[], None]) -> None:
+        """Call a bound method before the connections go, unless its object is gone by then."""
+        self._before_close.append(weakref.WeakMethod(method))
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connections. What a training hook holds and did not use is given back first."""
+        waiting, self._before_close = self._before_close, []
+        for method in (reference() for reference in waiting):
+            if method is not None:
+                method()
         self._transport.close()
 
     def __enter__(self) -> Self:

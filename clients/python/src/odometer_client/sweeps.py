@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
@@ -19,8 +20,10 @@ class Sweep:
     A run counts as soon as it is marked as started, whether or not it ends well.
     """
 
-    def __init__(self, hold: Hold, counts: list[int], runs: int) -> None:
-        """`counts`: releases of one run, one number for each charge of the hold."""
+    def __init__(
+        self, hold: Hold, counts: list[int], runs: int, mechanisms: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """`counts`, `mechanisms`: releases of one run and what they are, one for each charge of the hold."""
         if hold.replayed and not hold.retried:
             raise ReplayedCharge(
                 f"The sweep's key led to an old hold, {hold.id}: runs of it may have started already."
@@ -30,6 +33,7 @@ class Sweep:
         self.started = 0
         """Runs that were marked as started."""
         self._counts = counts
+        self._mechanisms = [dict(one) for one in mechanisms]
         self._open = True
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -49,6 +53,11 @@ class Sweep:
                 raise UsedUp(f"{what}: this run is not paid for")
             self.started += 1
             return self.started
+
+    def count_of(self, mechanism: Mapping[str, Any]) -> int:
+        """How many releases of exactly this mechanism are held for one run."""
+        pairs = zip(self._mechanisms, self._counts, strict=False)
+        return sum(count for held, count in pairs if held == mechanism)
 
     @property
     def used(self) -> list[int]:

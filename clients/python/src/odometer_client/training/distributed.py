@@ -1,12 +1,15 @@
 """One verdict for all ranks: rank 0 charges and tells the others, before any of them moves on."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch.distributed
 
 from odometer_client.base import OdometerError, UnsupportedPlan
 from odometer_client.blocks import Buy
 from odometer_client.mechanism import Mechanism
+
+T = TypeVar("T")
 
 
 def world_size(group: Any = None) -> int:
@@ -32,16 +35,23 @@ def decided_by_rank_zero(buy: Buy, group: Any = None) -> Buy:
         everyones = gathered(mechanism, group)
         if any(other != mechanism for other in everyones):
             raise UnsupportedPlan(f"The ranks of one step run different mechanisms: {everyones}")
-        verdict: list[Any] = [None]
-        if rank(group) == 0:
-            verdict = [_verdict(buy, mechanism, wanted)]
-        source = 0 if group is None else torch.distributed.get_global_rank(group, 0)
-        torch.distributed.broadcast_object_list(verdict, src=source, group=group)
-        if isinstance(verdict[0], BaseException):
-            raise verdict[0]
-        return int(verdict[0])
+        return int(told_by_rank_zero(lambda: buy(mechanism, wanted), group))
 
     return buy_together
+
+
+def told_by_rank_zero(ask: Callable[[], T], group: Any = None) -> T:
+    """What rank 0 finds out, or its error, on every rank. Every rank must call it."""
+    if world_size(group) == 1:
+        return ask()
+    verdict: list[Any] = [None]
+    if rank(group) == 0:
+        verdict = [_verdict(ask)]
+    source = 0 if group is None else torch.distributed.get_global_rank(group, 0)
+    torch.distributed.broadcast_object_list(verdict, src=source, group=group)
+    if isinstance(verdict[0], BaseException):
+        raise verdict[0]
+    return verdict[0]  # type: ignore[no-any-return]
 
 
 def gathered(value: Any, group: Any = None) -> list[Any]:
@@ -51,10 +61,10 @@ def gathered(value: Any, group: Any = None) -> list[Any]:
     return values
 
 
-def _verdict(buy: Buy, mechanism: Mechanism, wanted: int) -> int | BaseException:
+def _verdict(ask: Callable[[], Any]) -> Any:
     """The answer to broadcast. Nothing may escape: the other ranks are waiting for it."""
     try:
-        return buy(mechanism, wanted)
+        return ask()
     except OdometerError as error:
         return error
     except BaseException as error:  # noqa: BLE001

@@ -16,18 +16,22 @@ from odometer_client.training.distributed import gathered, world_size
 LEAST_LOCAL_BATCH: Final = 32
 """Least expected batch of a rank. The distributed sampler skips empty local batches, after which the ranks
 are no longer in step; at 32 expected records a batch is empty with probability e^-32."""
+_POISSON: Final = (UniformWithReplacementSampler, DistributedUniformWithReplacementSampler)
 
 
-def poisson_rate(data_loader: Any) -> float:
-    """The probability with which each record enters a batch, independently of the others.
+def poisson_sampler(data_loader: Any) -> Any:
+    """The sampler that puts each record into a batch with one probability, independently of the others.
 
     Raises `UnsupportedPlan` for a loader that does not sample so: its batches may not be charged as if.
     """
-    sampler = data_loader.batch_sampler
+    sampler = getattr(data_loader, "batch_sampler", None)
     if isinstance(sampler, BatchSplittingSampler):  # what BatchMemoryManager makes
-        sampler = sampler.sampler
-    if isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler):
-        return float(sampler.sample_rate)
+        raise UnsupportedPlan("this is the loader of a BatchMemoryManager: give make_private's own")
+    for known in _POISSON:
+        if isinstance(sampler, known) and (
+            hasattr(sampler, "odometer_draws") or type(sampler).__iter__ is known.__iter__
+        ):
+            return sampler
     raise UnsupportedPlan(
         f"This loader draws batches with {type(sampler).__name__}, which is not Poisson sampling, so its "
         "steps have no amplification to account for. Use the loader that make_private returns with "
@@ -35,11 +39,24 @@ def poisson_rate(data_loader: Any) -> float:
     )
 
 
+def check_no_dummies(data_loader: Any) -> None:
+    """Refuse random rows in place of an empty batch: one record against one is a distance of 2C, not C."""
+    if getattr(data_loader.collate_fn, "rand_on_empty", False):
+        raise UnsupportedPlan(
+            "rand_on_empty=True puts a random row in place of an empty batch: a step with one record then "
+            "differs from one without by up to twice the clip norm, and the noise covers it once. Leave it "
+            "False"
+        )
+
+
+def rounding_beyond() -> int:
+    """Multiples of 2^-24 to add where random numbers are not whole multiples of it: on a GPU."""
+    return 0 if torch.get_default_device().type == "cpu" else 1
+
+
 def check_distributed(data_loader: Any, group: Any = None) -> None:
     """Refuse a sampler that would put the ranks out of step, or let their draws depend on each other."""
     sampler = data_loader.batch_sampler
-    if isinstance(sampler, BatchSplittingSampler):
-        sampler = sampler.sampler
     if not isinstance(sampler, DistributedUniformWithReplacementSampler):
         raise UnsupportedPlan(
             f"{world_size(group)} ranks train together, but each draws from the whole dataset. Wrap the "
