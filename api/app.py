@@ -14,21 +14,23 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from accountant.errors import OdometerError, StoreUnavailable, registry
+from accountant.errors import registry
 from accountant.service import Accountant
 from accountant.stores import open_store
 from api import dashboard, problems
 from api.auth import KeyRing
+from api.causes import Causes
 from api.lanes import Lanes
 from api.metrics import CONTENT_TYPE, page, registry_of
 from api.openapi import describe
 from api.operations import CHARGE, OPERATIONS
+from api.readiness import Readiness
 from api.recognising import Doorkeeper
 from api.routes.charges import ChargeEndpoint, ChargesFirst
 from api.routes.endpoint import endpoint
 from api.settings import Settings
 from api.sign_ins import SignIns
-from api.waiting import LoopSink, in_thread
+from api.waiting import LoopSink
 
 log = logging.getLogger("odometer.api")
 
@@ -47,6 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=_lifespan)
     app.state.settings = settings
     app.state.teller_died = False
+    app.state.causes = Causes()
     problems.install(app)
     app.add_middleware(problems.NeverKept)
     app.add_middleware(ChargesFirst)  # added last, so it comes first
@@ -90,7 +93,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.accountant, app.state.ring = accountant, ring
         app.state.sign_ins = SignIns(store, ring, settings.sign_in_s)
         app.state.door, app.state.lanes = Doorkeeper(ring, settings.slow_after_s), Lanes()
-        app.state.charges = ChargeEndpoint(accountant, app.state.door, sink, app.state.lanes)
+        app.state.charges = ChargeEndpoint(
+            accountant, app.state.door, sink, app.state.lanes, app.state.causes
+        )
+        app.state.readiness = Readiness(accountant, ring, settings.slow_after_s)
         app.state.metrics = registry_of(accountant.teller, app.state.charges.counts)
         charge = Route(CHARGE.path, app.state.charges, methods=["POST"])  # for what ChargesFirst lets pass
         app.router.routes.append(charge)
@@ -109,21 +115,12 @@ async def _healthz() -> dict[str, str]:
 
 
 async def _readyz(request: Request) -> Response:
-    """The ledger and the API keys can be read, and the teller answers."""
-    accountant: Accountant = request.app.state.accountant
-    ring: KeyRing = request.app.state.ring
-    settings: Settings = request.app.state.settings
-    teller = accountant.teller
-    try:
-        if not teller.alive:
-            raise StoreUnavailable("the ledger thread is gone: the service is ending")
-        if teller.stuck_s > settings.slow_after_s:
-            raise StoreUnavailable(f"the ledger has not answered for {teller.stuck_s:.0f} s")
-        await in_thread(settings.slow_after_s, accountant.store.ping)
-        await in_thread(settings.slow_after_s, ring.refresh)
-    except OdometerError as error:
-        return problems.problem_response(error)
-    return JSONResponse({"status": "ready"})
+    """A charge could be recorded now: the keys can be read, the teller answers, and a write is durable."""
+    error = await request.app.state.readiness.why_not()
+    if error is None:
+        return JSONResponse({"status": "ready"})
+    request.app.state.causes.tell(error)
+    return problems.problem_response(error)
 
 
 async def _metrics(request: Request) -> Response:

@@ -59,12 +59,14 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
+        answered = before is not None and before.response_complete
+        rest = answered and before.more_body
+        ahead = before is None or answered or not before.more_body
         super().data_received(data)
         if self.cycle is not before:
             self._ahead = 0
-        elif before is None or before.response_complete or not before.more_body:
+        elif ahead:
             self._ahead += len(data)
-            rest = before is not None and before.response_complete and before.more_body
             if self._ahead > (REST_BYTES if rest else HEAD_BYTES) and not self.transport.is_closing():
                 self.transport.write(_TOO_LONG)
                 self.transport.close()

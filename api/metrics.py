@@ -30,9 +30,11 @@ def outcome_of(error: OdometerError) -> str:
 
 
 class ChargeCounts:
-    """How charges were answered, and after how long. Written by the event loop alone."""
+    """How charges were answered, and after how long; and every refusal. Written by the event loop alone."""
 
     def __init__(self) -> None:
+        self.refusals: dict[tuple[str, str], int] = {}
+        """By kind of request and code of the error."""
         self.by_latency = {outcome: [0] * (len(LATENCIES_S) + 1) for outcome in OUTCOMES}
         self.seconds = dict.fromkeys(OUTCOMES, 0.0)
 
@@ -40,6 +42,12 @@ class ChargeCounts:
         """One charge was answered, `seconds` after its request began to be read."""
         self.by_latency[outcome][bisect_left(LATENCIES_S, seconds)] += 1
         self.seconds[outcome] += seconds
+
+    def refuse(self, request: str, error: OdometerError) -> None:
+        """A request of that kind was refused, which is no fault of the service."""
+        if error.status < 500:
+            kind = (request, error.code)
+            self.refusals[kind] = self.refusals.get(kind, 0) + 1
 
 
 def registry_of(teller: Teller, charges: ChargeCounts) -> CollectorRegistry:
@@ -86,6 +94,12 @@ class _Service(Collector):
             latency.add_metric([outcome], _buckets(LATENCIES_S, counts), self._charges.seconds[outcome])
         yield answered
         yield latency
+        refused = CounterMetricFamily(
+            "odometer_refusals", "Requests that were refused, by why", labels=["request", "reason"]
+        )
+        for (request, reason), number in list(self._charges.refusals.items()):
+            refused.add_metric([request, reason], number)
+        yield refused
 
     def _of_the_teller(self) -> Iterator[Metric]:
         teller, counts = self._teller, self._teller.counts

@@ -152,6 +152,10 @@ class Operation:
     headers: Mapping[str, Header] = field(default_factory=dict)
     computes: bool = False
     """Whether a request may ask for seconds of computing: curves of mechanisms not met before."""
+    counted: str = ""
+    """What a refusal of it is counted and logged as; nothing where none is."""
+    charges: bool = False
+    """Whether it is a charge, made ahead of the work, and counted as one."""
     surveys: bool = False
     """Whether a request may evaluate many totals of a dataset, for seconds when it is large."""
 
@@ -255,6 +259,8 @@ CHARGE = Operation(
     "Charge a dataset before anything is released: one mechanism, or a list, all or nothing",
     None,  # answered by the hot route of its own
     replies.Receipt,
+    counted="charge",
+    charges=True,
     body=CHARGES,
     computes=True,
     status=201,
@@ -470,6 +476,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Dry run: would it fit, what would be left, what is the most that fits",
         lambda call: call.accountant.check(call.dataset, call.body, call.who.caller),
         replies.CheckReply,
+        counted="check",
         body=CHARGES,
         computes=True,
         refuses=(errors.NotValidUnderAdjacency, errors.SeveralShards, errors.Forbidden),
@@ -481,6 +488,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "Charge ahead of the work: spent for good, unless it is settled in time for what was used",
         _hold,
         replies.HoldReceipt,
+        counted="hold",
+        charges=True,
         body=HOLDS,
         computes=True,
         status=201,
@@ -502,6 +511,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Settle a hold for what was used of it: once, by its maker or an admin, before it expires",
         _settle,
         replies.SettlementReply,
+        counted="settlement",
         body=Settlement,
         computes=True,
         refuses=(errors.UnknownHold, errors.HoldSettled, errors.HoldExpired, errors.Overloaded),
@@ -513,6 +523,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "Open an interactive mechanism, such as sparse vector: it is charged as its public answers come",
         _open_session,
         replies.AnswerReply,
+        counted="session",
+        charges=True,
         body=OpenSession,
         computes=True,
         status=201,
@@ -543,6 +555,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Charge what follows a public answer, before it goes out; a below answer of sparse vector is free",
         _answer,
         replies.AnswerReply,
+        counted="answer",
         body=SessionAnswer,
         refuses=(*_CHARGING, errors.UnknownSession, errors.SessionClosed, errors.SessionMovedOn),
         headers={
@@ -561,6 +574,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Close a session: it takes no more answers, and what was paid stays paid",
         _close_session,
         replies.AnswerReply,
+        counted="close",
         body=Nothing,
         refuses=(errors.UnknownSession, errors.Overloaded),
     ),
@@ -571,6 +585,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Record what was made of a release: it costs nothing, and the ledger says what it comes of",
         _derive,
         replies.DerivedReceipt,
+        counted="derived",
         body=Derived,
         status=201,
         refuses=(errors.IdempotencyKeyRequired, errors.KeyReused, errors.Overloaded),

@@ -81,6 +81,8 @@ def install(app: FastAPI) -> None:
     """
 
     async def ours(_: Request, error: Exception) -> Response:
+        if isinstance(error, OdometerError):
+            app.state.causes.tell(error)
         return problem_response(error if isinstance(error, OdometerError) else internal_error())
 
     async def http(request: Request, error: Exception) -> Response:

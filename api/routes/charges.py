@@ -17,6 +17,7 @@ from accountant.errors import OdometerError, StoreUnavailable, TooManyRequests
 from accountant.requests import idempotency_key, is_slug, unknown_dataset
 from accountant.service import Accountant
 from api.auth import Identity, Role
+from api.causes import Causes, refused
 from api.incoming import bearer, header, read_body
 from api.lanes import Lanes
 from api.metrics import ChargeCounts, outcome_of
@@ -31,6 +32,7 @@ _KNOWN_BYTES: Final = 16 * 1024 * 1024
 _KNOWN_BODY_MAX: Final = 4096
 _ADVICE_WAIT_S: Final = 2.0
 """How long a refusal waits for the advice that goes with it."""
+CHARGE: Final = "charge"
 _PATH = re.compile(r"/v1/datasets/([^/]+)/charges")
 _NEVER_KEPT = [(name.encode(), text.encode()) for name, text in NEVER_KEPT.items()]
 _JSON = (b"content-type", b"application/json")
@@ -89,11 +91,14 @@ class ChargeEndpoint:
     Requests that are known need no thread: their curves are computed once. A new one is prepared in a lane.
     """
 
-    def __init__(self, accountant: Accountant, door: Doorkeeper, sink: LoopSink, lanes: Lanes) -> None:
+    def __init__(
+        self, accountant: Accountant, door: Doorkeeper, sink: LoopSink, lanes: Lanes, causes: Causes
+    ) -> None:
         self._accountant = accountant
         self._door = door
         self._sink = sink
         self._lanes = lanes
+        self._causes = causes
         self._known = KnownRequests()
         self.counts = ChargeCounts()
 
@@ -106,6 +111,8 @@ class ChargeEndpoint:
         except OdometerError as error:
             body, status, kind, result = problem_bytes(error), error.status, _PROBLEM, outcome_of(error)
             headers = [(name.encode(), text.encode()) for name, text in problem_headers(error).items()]
+            self._causes.tell(error)
+            self.counts.refuse(CHARGE, error)
         except Exception:
             log.exception("unexpected fault")
             fault = internal_error()
@@ -145,7 +152,10 @@ class ChargeEndpoint:
             if new:
                 self._known.add(body, prepared)
             return self._accountant.receipt(outcome, command)
-        raise await self._refusal(outcome, command, identity)
+        error = await self._refusal(outcome, command, identity)
+        if error.status in (403, 409):
+            refused(CHARGE, identity.principal, name, error)
+        raise error
 
     @property
     def _limit_s(self) -> float:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
+from time import perf_counter
 from typing import Final
 
 from pydantic import ValidationError
@@ -10,12 +11,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.documents import BODY_MAX, invalid, read_json
+from accountant.errors import InvalidRequest, OdometerError
 from api.auth import Identity, allowed
+from api.causes import refused
 from api.incoming import bearer, from_another_page, header, read_body, ticket
 from api.lanes import Lanes
+from api.metrics import outcome_of
 from api.operations import Again, Call, Operation
 from api.routes.computing import QUICK_BYTES, computed
 
+QUERY_MAX: Final = 2048
+"""Longest query of a path that is read, in characters."""
 _BROWSERS: Final = "~browsers"
 """Who waits for tickets to be looked up; no principal has such a name."""
 
@@ -24,19 +30,45 @@ def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     """The handler of an operation. Refusals in order: 401, 403, 429, 400, 404, 413, 422, 409."""
 
     async def handle(request: Request) -> Response:
-        state = request.app.state
-        # The key first: who has none gets nothing read, and nothing computed.
-        limit_s: float = state.settings.slow_after_s
-        who = await _identity(operation, request, limit_s)
-        body = await read_body(request.receive) if operation.body is not None else b""
-        lanes: Lanes = state.lanes
-        work = partial(_work, operation, request, body, who)
+        if not operation.counted:
+            return await _answer(operation, request)
+        started, counts = perf_counter(), request.app.state.charges.counts
+        outcome = "admitted"
+        try:
+            response = await _answer(operation, request)
+            outcome = "admitted" if response.status_code == operation.status else "replayed"
+        except OdometerError as error:
+            outcome = outcome_of(error)
+            counts.refuse(operation.counted, error)
+            raise
+        except Exception:
+            outcome = "unsure"
+            raise
+        finally:
+            if operation.charges:
+                counts.add(outcome, perf_counter() - started)
+        return response
+
+    return handle
+
+
+async def _answer(operation: Operation, request: Request) -> Response:
+    state = request.app.state
+    # The key first: who has none gets nothing read, and nothing computed.
+    limit_s: float = state.settings.slow_after_s
+    who = await _identity(operation, request, limit_s)
+    body = await read_body(request.receive) if operation.body is not None else b""
+    lanes: Lanes = state.lanes
+    work = partial(_work, operation, request, body, who)
+    try:
         if operation.computes:
             return await computed(lanes, who.principal, limit_s, len(body), work)
         lane = lanes.surveying if operation.surveys or len(body) > QUICK_BYTES else lanes.reading
         return await lane.run(who.principal, limit_s, work)
-
-    return handle
+    except OdometerError as error:
+        if operation.counted and error.status in (403, 409):
+            refused(operation.counted, who.principal, request.path_params.get("dataset", ""), error)
+        raise
 
 
 def _work(operation: Operation, request: Request, body: bytes, who: Identity) -> Response:
@@ -70,6 +102,12 @@ def _call(operation: Operation, request: Request, body: bytes, who: Identity) ->
     state = request.app.state
     if operation.query is not None:
         try:
+            if len(request.scope["query_string"]) > QUERY_MAX:
+                if "dataset" in request.path_params:
+                    state.accountant.state(request.path_params["dataset"])
+                raise InvalidRequest(
+                    f"the query has more than {QUERY_MAX} characters, which is the most that is read"
+                )
             query = operation.query.model_validate_strings(dict(request.query_params))
         except ValidationError as error:
             if "dataset" in request.path_params:

@@ -183,3 +183,36 @@ def test_every_metric_stands_in_the_docs(service: Live) -> None:
     families = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE odometer")]
     assert families
     assert not [name for name in families if f"`{name}`" not in page]
+
+
+@pytest.mark.parametrize(
+    ("request_", "path"), [("hold", "holds"), ("charge", "charges"), ("session", "sessions")]
+)
+def test_every_refusal_is_counted_by_its_reason_and_logged_once(
+    service: Live, caplog: pytest.LogCaptureFixture, request_: str, path: str
+) -> None:
+    """Whatever was asked: a charge, one ahead of the work, or a session."""
+    service.open("small", rho=1e-9)
+    sparse = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
+    bodies = {"sessions": {"session": sparse}, "holds": {**ONE, "expires_in_s": 60}, "charges": ONE}
+    asked = {"json": bodies[path], "headers": {"Idempotency-Key": "k"}}
+    with caplog.at_level("INFO", "odometer.api"):
+        reply = service.ask("POST", f"/v1/datasets/small/{path}", "charger", **asked)
+    assert reply.status_code == 409, reply.text
+    assert number(service, "odometer_refusals_total", request=request_, reason="budget-exceeded") == 1
+    assert charges(service)["refused"] == 1
+    assert [text for text in caplog.messages if "refused" in text and f" a {request_} of small" in text]
+    assert sum("refused" in text for text in caplog.messages) == 1
+
+
+def test_a_hold_counts_as_a_charge_and_its_settlement_does_not(service: Live) -> None:
+    """A hold is a charge ahead of the work: admitted, replayed or refused as one."""
+    body, headers = {**ONE, "expires_in_s": 60}, {"Idempotency-Key": "k"}
+    held = service.ask("POST", "/v1/datasets/d/holds", "charger", json=body, headers=headers)
+    again = service.ask("POST", "/v1/datasets/d/holds", "charger", json=body, headers=headers)
+    assert (held.status_code, again.status_code) == (201, 200)
+    settle = f"/v1/datasets/d/holds/{held.json()['hold']['id']}/settlement"
+    assert service.ask("POST", settle, "charger", json={"used": 1}).status_code == 200
+    assert service.ask("POST", settle, "charger", json={"used": 0}).status_code == 409
+    assert charges(service) == {**dict.fromkeys(OUTCOMES, 0), "admitted": 1, "replayed": 1}
+    assert number(service, "odometer_refusals_total", request="settlement", reason="hold-settled") == 1

@@ -1,0 +1,55 @@
+"""Whether a charge could be recorded now: tried, and not only asked."""
+
+import asyncio
+import time
+from typing import Final
+
+from accountant.errors import OdometerError, StoreUnavailable
+from accountant.service import Accountant
+from accountant.stores import Note
+from api.auth import KeyRing
+from api.waiting import in_thread
+
+KEPT_S: Final = 1.0
+"""So long one finding is the answer to everybody: nobody makes the store write by asking often."""
+PROBE: Final = "~ready"
+"""The note that is written; no principal has such a name."""
+
+
+class Readiness:
+    """Reads the keys, and writes a note, as durably as a charge is written. For one event loop."""
+
+    def __init__(self, accountant: Accountant, ring: KeyRing, slow_after_s: float) -> None:
+        self._accountant = accountant
+        self._ring = ring
+        self._slow_after_s = slow_after_s
+        self._found_at = -KEPT_S
+        self._found: OdometerError | None = None
+        self._trying: asyncio.Task[None] | None = None
+
+    async def why_not(self) -> OdometerError | None:
+        """What a charge would be told now; None when one could be recorded."""
+        teller = self._accountant.teller
+        if not teller.alive:
+            return StoreUnavailable("the ledger thread is gone: the service is ending")
+        if teller.stuck_s > self._slow_after_s:
+            return StoreUnavailable(f"the ledger has not answered for {teller.stuck_s:.0f} s")
+        if time.monotonic() - self._found_at >= KEPT_S:
+            if self._trying is None or self._trying.done():
+                self._trying = asyncio.ensure_future(self._try())
+            await asyncio.shield(self._trying)
+        return self._found
+
+    async def _try(self) -> None:
+        try:
+            await in_thread(self._slow_after_s, self._accountant.store.ping)
+            await in_thread(self._slow_after_s, self._ring.refresh)
+            await in_thread(self._slow_after_s, self._write)
+            self._found = None
+        except OdometerError as error:
+            self._found = error
+        self._found_at = time.monotonic()
+
+    def _write(self) -> None:
+        # The store gets the space of the longer text back only at the next checkpoint: a full disk is found.
+        self._accountant.store.put_note(PROBE, Note("", f"{time.time():.6f}"))
