@@ -174,6 +174,17 @@ def number_of(text: str) -> float:
     return wrong
 
 
+def as_written(text: Any) -> Any:
+    """What was given, of which pydantic makes a number. Raises ValueError for one that no float has."""
+    try:
+        number = number_of(text) if isinstance(text, str) else text
+    except ValueError:
+        return text  # pydantic says so
+    if type(number) is Misread:
+        raise ValueError(why_misread(number))
+    return text
+
+
 def _whole_number_of(text: str) -> int | float:
     """As `number_of`, of a number without a point: up to 2^53 each is a float of its own."""
     number = int(text)

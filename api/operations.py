@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
 from accountant import errors
 from accountant.budgets import LEAST_DELTA, AnyBudget
 from accountant.convert import ConvertRequest
-from accountant.documents import validated
+from accountant.documents import as_written, validated
 from accountant.dp_events import DpEvents
 from accountant.errors import OdometerError
 from accountant.forms import (
@@ -61,7 +61,9 @@ class LedgerPage(Document):
 class OdometerQuery(Document):
     """At which δ."""
 
-    delta: Annotated[float, Field(ge=LEAST_DELTA, lt=1, allow_inf_nan=False)] | None = None
+    delta: (
+        Annotated[float, BeforeValidator(as_written), Field(ge=LEAST_DELTA, lt=1, allow_inf_nan=False)] | None
+    ) = None
     """Another δ than the dataset's, as what-if."""
     scope: Annotated[str, Field(max_length=80)] | None = None
     """Whose odometer: dataset (unless said), or partition/…, unit/…, principal/…, team/…, group/…"""

@@ -252,7 +252,15 @@ def _thawed(value: Any, number: bool) -> Any:
         return {key: _thawed(item, True) for key, item in value.items()} if number else thawed(value)
     if isinstance(value, list):
         return [_thawed(item, number) for item in value]
-    return float(value) if number and isinstance(value, str) else value
+    return _number(value) if number and isinstance(value, str) else value
+
+
+def _number(text: str) -> float:
+    """A float as `frozen` writes it. Raises ValueError for other text: 1e-400 would be read as 0."""
+    number = float(text)
+    if repr(number) != text:
+        raise ValueError(f"{text[:80]!r} is no number as a ledger holds it, which would be {number!r}")
+    return number
 
 
 def bounded(value: float, least: float, most: float) -> float:

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
 
 import typer
@@ -31,12 +31,19 @@ def number(text: str) -> float:
     if _WHOLE.fullmatch(text) and (value := int(text)) != 0:
         return value
     kept = float(text)
-    if abs(kept) == float("inf") or Decimal(repr(kept)) != Decimal(text):
+    if abs(kept) == float("inf") or not _same(kept, text):
         near = "" if abs(kept) == float("inf") else f": write {kept!r}, or round it on to the side you mean"
         raise typer.BadParameter(f"{text!r} has more digits than can be kept exactly{near}")
     if kept != 0 and abs(kept) <= _WHOLE_MAX and kept.is_integer():
         return int(kept)  # 6e4 is a whole number, where one is asked for
     return 0 if _WHOLE.fullmatch(text) and not text.startswith("-") else kept
+
+
+def _same(kept: float, text: str) -> bool:
+    try:
+        return Decimal(repr(kept)) == Decimal(text)
+    except InvalidOperation:  # an exponent of twenty digits: nothing that a float holds, unless it is 0
+        return not kept and not re.search("[1-9]", re.split("[eE]", text)[0])
 
 
 def mechanism(kind: str, parameters: Iterable[str]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a caller writes wrongly is refused with what would work, before anything is sent."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -71,8 +72,16 @@ def test_numbers_of_numpy_are_numbers(both: Client, opened: Opened) -> None:
     both.check(dataset, [(curve, np.int64(3)), (Grouped(base=G, group_size=np.uint8(4)), 1)])  # type: ignore[list-item, arg-type]
 
 
-@pytest.mark.parametrize("value", [Fraction(1, 3), np.longdouble(1) / 3, float, {1.0}, object()])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(Fraction(1, 3), Fraction(0.1), Fraction(1, 10**400), Fraction(10**400), np.longdouble(1) / 3),
+        *(Decimal("0.1000000000000000000001"), Decimal("1e-400"), Decimal("1e400"), Decimal("nan")),
+        *(np.longdouble("1e-400"), float, {1.0}, object()),
+    ],
+)
 def test_what_is_no_number_of_json_is_not_rounded_to_one(value: Any) -> None:
     with pytest.raises(ValueError, match=r"mechanism\.x is "):
         plain({"mechanism": {"x": value}})
     assert plain({"x": Fraction(1, 4)}) == {"x": 0.25}
+    assert plain([Fraction(1, 10), Decimal("0.1"), np.longdouble(0.5)]) == [0.1, 0.1, 0.5]

@@ -1,5 +1,6 @@
 """A number is the one that was written, or it is refused: it is never charged as less than that."""
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator
@@ -7,15 +8,19 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accountant import documents
+from accountant.budgets import Charge
 from accountant.documents import Misread, misread, number_of, read_json
 from accountant.errors import InvalidRequest, MalformedBody
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 from accountant.verify import verify
+from api.cli import words
+from api.operations import OdometerQuery
 
 OPENING = (
     '{"name": "d", "unit": "person", "adjacency": "add_remove", "delta": 1e-6, '
@@ -138,3 +143,33 @@ def test_a_whole_number_is_marked_where_floats_are_sparse(number: int) -> None:
     document: Any = read_json(b"[%d]" % number)
     assert (misread(document) is not None) == (Decimal(repr(float(number))) != number)
     assert math.isclose(document[0], number)
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in UNLIKE])
+def test_no_word_of_a_command_line_and_no_query_is_read_as_another_number(text: str) -> None:
+    """Whole numbers of more digits than a float has go to the service as they are: it refuses them."""
+    found = None
+    with contextlib.suppress(typer.BadParameter):
+        found = words.number(text)
+    assert found is None or (isinstance(found, int) and str(found) == text)
+    with pytest.raises(ValueError, match="a 64-bit float cannot hold"):
+        OdometerQuery.model_validate_strings({"delta": text})
+
+
+def test_a_query_takes_every_float() -> None:
+    for text in ("1e-6", "0.000001", "1E-6"):
+        assert OdometerQuery.model_validate_strings({"delta": text}).delta == 1e-6
+    for text in ("nan", "x", "", "0", "1"):
+        with pytest.raises(ValueError, match="delta"):
+            OdometerQuery.model_validate_strings({"delta": text})
+
+
+@pytest.mark.parametrize("text", ["1e-400", "0.10000000000000001", "0.10", "1e400"])
+def test_a_ledger_with_a_number_that_is_none_is_found(accountant: Accountant, text: str) -> None:
+    """As in a file to import: such an entry is not read as a charge of 0."""
+    accountant.charge("d", (CHARGE % "0.125").encode(), "k", "ada")
+    row = accountant.store.entries("d", 1, 1)[0]
+    body = row.body.replace(b'"0.125"', f'"{text}"'.encode())
+    [item] = json.loads(body)["command"]["charges"]
+    with pytest.raises(ValueError, match="is no number as a ledger holds it|finite"):
+        Charge.of_ledger(item)

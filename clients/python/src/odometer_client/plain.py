@@ -2,6 +2,10 @@
 
 import operator
 from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
+from numbers import Rational
 from typing import Any
 
 
@@ -29,8 +33,8 @@ def _number(value: Any, where: str) -> Any:
     if type(listed) is not type(value):
         return plain(listed, where)
     if hasattr(value, "__float__") and not isinstance(value, type):
-        near = float(value)
-        if bool(near == value):
+        near = _near(value)
+        if near is not None:
             return near
         raise ValueError(
             f"{where} is {value!r}, which is no float exactly: round it, to the safe side; nothing was sent"
@@ -39,3 +43,18 @@ def _number(value: Any, where: str) -> Any:
     raise ValueError(
         f"{where} is {kind}: a number, text, a list or a mapping of them works; nothing was sent"
     )
+
+
+def _near(value: Any) -> float | None:
+    """The float that is this number, None where it would be rounded.
+
+    On the wire a number is its shortest decimal: Decimal("0.1") and Fraction(1, 10) are 0.1, and Fraction(0.1),
+    which is a little more, is not.
+    """
+    try:
+        near = float(value)
+    except OverflowError:
+        return None
+    if isinstance(value, Decimal | Rational) and isfinite(near):
+        return near if Fraction(repr(near)) == Fraction(value) else None
+    return near if bool(near == value) else None
