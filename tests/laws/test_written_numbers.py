@@ -171,5 +171,5 @@ def test_a_ledger_with_a_number_that_is_none_is_found(accountant: Accountant, te
     row = accountant.store.entries("d", 1, 1)[0]
     body = row.body.replace(b'"0.125"', f'"{text}"'.encode())
     [item] = json.loads(body)["command"]["charges"]
-    with pytest.raises(ValueError, match="is no number as a ledger holds it|finite"):
+    with pytest.raises(ValueError, match=r"is no number as a ledger holds it|finite"):
         Charge.of_ledger(item)

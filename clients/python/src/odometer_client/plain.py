@@ -48,8 +48,8 @@ def _number(value: Any, where: str) -> Any:
 def _near(value: Any) -> float | None:
     """The float that is this number, None where it would be rounded.
 
-    On the wire a number is its shortest decimal: Decimal("0.1") and Fraction(1, 10) are 0.1, and Fraction(0.1),
-    which is a little more, is not.
+    On the wire a number is its shortest decimal: Decimal("0.1") and Fraction(1, 10) are 0.1. Fraction(0.1) is
+    a little more, and is not.
     """
     try:
         near = float(value)
