@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from accountant.bounds import BODY_MAX
 from accountant.effort import check_effort
 from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
 from accountant.mechanisms.base import STORED
@@ -19,8 +20,6 @@ from accountant.plain_text import surrogate
 
 T = TypeVar("T")
 
-BODY_MAX: Final = 256 * 1024
-"""Largest body that is read, in bytes."""
 STRUCTURES_MAX: Final = 10_000
 """Objects and lists in one body: more than any request needs, and few enough to be refused quickly."""
 VALUES_MAX: Final = 50_000

@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.types import Receive
 
-from accountant.documents import BODY_MAX
+from accountant.bounds import BODY_MAX
 from accountant.errors import MalformedBody
 
 COOKIE: Final = "odometer_session"

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from api.cli import faults, words
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, end, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, end, out, print_json
 from api.cli.tables import budget_blocks
+from odometer_client.connection import DEFAULT_URL
 
 app = typer.Typer(help="Add a budget to a dataset, or change one.", no_args_is_help=True)
 # What a state says beside the budget's own document.

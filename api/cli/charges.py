@@ -25,22 +25,11 @@ from api.cli.asked import (
     asked,
     reads_several,
 )
-from api.cli.common import (
-    DEFAULT_URL,
-    Format,
-    Key,
-    Output,
-    Url,
-    connected,
-    end,
-    indented,
-    moment,
-    number,
-    out,
-    print_json,
-    up,
-)
+from api.cli.common import Format, Key, Output, Url, connected, end, indented, out, print_json
 from api.cli.tables import budget_blocks, order_note
+from odometer_client import wording
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import moment, number, up
 
 if TYPE_CHECKING:
     from odometer_client.documents import Check
@@ -142,7 +131,7 @@ def _tightest_note(dataset: str, left: Sequence[Mapping[str, Any]]) -> None:
 
 def show_notes(answer: Mapping[str, Any]) -> None:
     """What is to be said of how a charge is counted."""
-    for line in faults.notes(answer):
+    for line in wording.notes(answer):
         out.print(line, soft_wrap=True)
 
 
@@ -188,7 +177,7 @@ def show_answer(dataset: str, answer: "Check", format_: Format, *, several: bool
         out.print("It would be refused: the dataset is closed.")
     else:
         out.print("It would be refused.")
-        for line in [*faults.refusals(answer.refusals), *faults.would_fit(answer.would_fit)]:
+        for line in [*wording.refusals(answer.refusals), wording.would_fit(answer.would_fit)]:
             out.print(line)
     if format_ is not Format.json:
         show_notes(answer)

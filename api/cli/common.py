@@ -1,11 +1,9 @@
 """What the commands share: options, the connection, how things are said, exit statuses."""
 
 import json
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from accountant.stores import Store
     from odometer_client import Client
 
-DEFAULT_URL: Final = "http://127.0.0.1:8790"
-DIGITS: Final = 6
-"""Significant digits shown."""
 _SQLITE: Final = "sqlite:///"
 
 # Names come from users: never read as markup.
@@ -151,32 +146,3 @@ def plain(text: str) -> str:
 def print_json(document: Any) -> None:
     """A document for programs."""
     print(json.dumps(document, ensure_ascii=False, indent=2, default=dict))
-
-
-def up(value: float | None) -> str:
-    """A loss in few digits, never shown smaller than it is."""
-    return _rounded(value, ROUND_CEILING)
-
-
-def down(value: float | None) -> str:
-    """What is left in few digits, never shown larger than it is."""
-    return _rounded(value, ROUND_FLOOR)
-
-
-def _rounded(value: float | None, direction: str) -> str:
-    if value is None or math.isinf(value):
-        return "no bound"
-    # A part in 10^12 first: what is 0.1 but for the last bit of a float is shown as 0.1.
-    near = Context(prec=12).create_decimal(repr(value))
-    shown = Context(prec=DIGITS, rounding=direction).create_decimal(near)
-    return f"{float(shown):.{DIGITS}g}"
-
-
-def moment(time: str) -> str:
-    """A ledger's time to the second, in UTC."""
-    return f"{time[:19].replace('T', ' ')}Z"
-
-
-def number(value: float | None) -> str:
-    """A parameter as it was given."""
-    return "" if value is None else f"{value:.12g}"

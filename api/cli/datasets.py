@@ -4,9 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli import faults, partitions, words
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, out, print_json
+from api.cli import partitions, words
+from api.cli.common import Format, Key, Output, Url, connected, out, print_json
 from api.cli.tables import budget_blocks, dataset_line
+from odometer_client import wording
+from odometer_client.connection import DEFAULT_URL
 
 app = typer.Typer(help="Open, show, list and close datasets.", no_args_is_help=True)
 app.add_typer(partitions.app, name="partition")
@@ -133,5 +135,5 @@ def _show(dataset: Any, format_: Format) -> None:
     out.print(f"  δ {dataset['delta']:g}, of which {dataset['delta_add']:g} for approximate charges")
     out.print(f"  opened {dataset['created']}")
     budget_blocks(dataset["budgets"])
-    for note in faults.notes(dataset):
+    for note in wording.notes(dataset):
         out.print(note, soft_wrap=True)

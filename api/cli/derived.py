@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli import words
 from api.cli.asked import Again, Dataset, Principal
 from api.cli.charges import certain
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, moment, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, out, print_json
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import mechanism_words, moment
 
 
 def derived(
@@ -78,5 +79,5 @@ def _said(item: dict[str, Any]) -> str:
     """What it is: made of another, or what it was charged."""
     if item["parent"] is not None:
         return f"made of entry {item['parent']}: {item['description']}"
-    charges = (f"{one['count']} × {words.said(one['mechanism'])}" for one in item["charges"])
+    charges = (f"{one['count']} × {mechanism_words(one['mechanism'])}" for one in item["charges"])
     return f"{item['type']} {'; '.join(charges)}"

@@ -6,11 +6,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from accountant.documents import BODY_MAX
+from accountant.bounds import BODY_MAX
 from api.cli import faults, words
 from api.cli.asked import Again, AllPartitions, Dataset, Partition, Principal, about, reads_several
 from api.cli.charges import certain, show_answer, show_notes, show_receipt
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, end, out, plain, print_json
+from api.cli.common import Format, Key, Output, Url, connected, end, out, plain, print_json
+from odometer_client import wording
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import mechanism_words
 
 STREAM: Final = "-"
 """In place of a file: the standard input."""
@@ -67,10 +70,10 @@ def events(
             end("\n".join(charges.notes), faults.REFUSED)
         if format_ is Format.text:
             for mechanism, count in charges:
-                out.print(f"{count} × {words.said(mechanism)}", soft_wrap=True)
+                out.print(f"{count} × {mechanism_words(mechanism)}", soft_wrap=True)
             show_notes({"notes": charges.notes})
         else:  # the standard output is one document
-            for note in faults.notes({"notes": charges.notes}):
+            for note in wording.notes({"notes": charges.notes}):
                 print(plain(note), file=sys.stderr)
         if check:
             show_answer(dataset, client.check(dataset, charges, **options), format_, several=several)

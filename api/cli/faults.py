@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from api.cli import words
+from odometer_client import wording
 
 REFUSED: Final = 1
 """Refused, or not valid: asking the same again does not help."""
@@ -60,54 +60,7 @@ def key_not_taken(url: str, *, given: bool) -> str:
 
 
 def _refused(problem: Mapping[str, Any]) -> Iterator[str]:
-    yield f"refused: {problem.get('detail')}"
-    yield from refusals(problem.get("refusals", ()))
-    yield from would_fit(problem.get("would_fit") or {})
-    yield from notes(problem)
+    first, *others = wording.refused(problem)
+    yield f"refused: {first}"
+    yield from others
     yield "Nothing was charged. Release nothing."
-
-
-def refusals(items: Any) -> Iterator[str]:
-    """A line for each budget that refuses."""
-    from api.cli.common import number, up
-
-    for item in items:
-        order = f" at order {number(item['order'])}" if item.get("order") else ""
-        numbers = f"limit {number(item['limit'])}, spent {up(item['spent'])}, with this {up(item['after'])}"
-        short = f", short by {up(item['short_by'])}" if item["short_by"] else ""
-        yield f"  {item['budget']} ({item['kind']}{order}{_where(item)}): {numbers}{short}"
-        yield f"    {item['reason']}{_until(item)}"
-
-
-def _where(item: Mapping[str, Any]) -> str:
-    """Whose odometer refused, where it is not the whole dataset's."""
-    from api.cli.tables import scope_words
-
-    scope = scope_words(item.get("scope", "dataset"))
-    window = f"within one {item['window']}" if item.get("window") else ""
-    return "".join(f", {words_}" for words_ in (scope, window) if words_)
-
-
-def _until(item: Mapping[str, Any]) -> str:
-    from api.cli.common import moment
-
-    return f"; it starts anew at {moment(item['renews'])}" if item.get("renews") else ""
-
-
-def notes(answer: Mapping[str, Any]) -> Iterator[str]:
-    """What is to be said of how a charge is counted, of a receipt, a check or a refusal."""
-    for note in answer.get("notes") or ():
-        yield f"Note: {note}."
-
-
-def would_fit(fit: Mapping[str, Any]) -> Iterator[str]:
-    """What would fit instead, if anything."""
-    found = []
-    if fit.get("largest_count"):
-        found.append(f"a count of at most {fit['largest_count']}")
-    if fit.get("least_noise"):
-        said = words.said(fit["least_noise"])
-        found.append(f"this with {'less δ or ' if 'delta=' in said else ''}more noise: {said}")
-    if fit.get("leading_items"):
-        found.append(f"the first {fit['leading_items']} of the list")
-    yield f"What would fit: {', or '.join(found)}." if found else "No count and no amount of noise would fit."

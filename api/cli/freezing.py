@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from api.cli.asked import Dataset
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, out, print_json
 from api.cli.tables import budget_blocks, dataset_line
+from odometer_client.connection import DEFAULT_URL
 
 
 def unfreeze(

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from api.cli import words
 from api.cli.asked import (
     Adjacency,
     Again,
@@ -24,8 +23,10 @@ from api.cli.asked import (
     reads_several,
 )
 from api.cli.charges import certain, loss_line, show_receipt
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, moment, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, out, print_json
 from api.cli.tables import budget_blocks
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import mechanism_words, moment
 
 
 def hold(
@@ -120,7 +121,7 @@ def holds(dataset: Dataset, url: Url = DEFAULT_URL, key: Key = None, format_: Ou
         print_json(found)
         return
     for item in found:
-        what = "; ".join(f"{one['count']} × {words.said(one['mechanism'])}" for one in item.charges)
+        what = "; ".join(f"{one['count']} × {mechanism_words(one['mechanism'])}" for one in item.charges)
         group = f", {item['group']['runs']} runs of {item['group']['name']}" if item["group"] else ""
         out.print(f"{item.id:>6}  until {moment(item.expires)}  {what}{group}")
         out.print(f"        by {item['by'] or item.principal}, loss {loss_line(item['loss'])}", style="dim")

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, moment, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, out, print_json
 from api.cli.people import (
     BY,
     ActsFor,
@@ -23,6 +23,8 @@ from api.cli.people import (
     through,
     without,
 )
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import moment
 
 app = typer.Typer(
     help="Make, list, rotate and revoke API keys.",

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from api.cli import words
-from api.cli.common import DEFAULT_URL, Key, Url, connected, moment, out
+from api.cli.common import Key, Url, connected, out
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import mechanism_words, moment
 
 if TYPE_CHECKING:
     from odometer_client import Client
@@ -116,7 +118,7 @@ def _opened(entry: Mapping[str, Any]) -> str:
 def _settled(entry: Mapping[str, Any]) -> str:
     held = entry["held"]["command"]["charges"]
     used = "; ".join(
-        f"{number} of {item['count']} × {words.said(item['mechanism'])}"
+        f"{number} of {item['count']} × {mechanism_words(item['mechanism'])}"
         for number, item in zip(entry["used"], held, strict=True)
     )
     return f"settled hold {entry['hold']}: {used}"
@@ -124,7 +126,7 @@ def _settled(entry: Mapping[str, Any]) -> str:
 
 def _charges(entry: Mapping[str, Any]) -> str:
     command = entry["command"]
-    said = "; ".join(f"{item['count']} × {words.said(item['mechanism'])}" for item in command["charges"])
+    said = "; ".join(f"{item['count']} × {mechanism_words(item['mechanism'])}" for item in command["charges"])
     if (partitions := command.get("partitions")) is not None:
         said += f", on {'all partitions' if partitions == 'all' else ', '.join(partitions)}"
     if (group := command.get("group")) is not None:
@@ -148,7 +150,7 @@ def _step(entry: Mapping[str, Any]) -> str:
     if step is None:
         return ""
     if "open" in step:
-        return f"session opened ({words.said(step['open'])}): "
+        return f"session opened ({mechanism_words(step['open'])}): "
     end = ", its last" if step["last"] else ""
     return f"session {step['id']}, {_answer(step, entry['command']['charges'])}{end}: "
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from accountant.nearest import instead
 from api.cli import faults, words
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, end, indented, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, end, indented, out, print_json
+from odometer_client.connection import DEFAULT_URL
 
 
 def mechanisms(
@@ -27,6 +27,8 @@ def mechanisms(
     if kind is not None:
         named = [item for item in found if item["kind"] == kind]
         if not named:
+            from accountant.nearest import instead
+
             kinds = [item["kind"] for item in found]
             end(f"there is no mechanism {kind!r}: {instead(kind, kinds)}", faults.REFUSED)
         found = named

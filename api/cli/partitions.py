@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from api.cli.asked import Dataset
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, out, print_json
+from odometer_client.connection import DEFAULT_URL
 
 app = typer.Typer(help="Give a dataset further partitions.", no_args_is_help=True)
 

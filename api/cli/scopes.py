@@ -7,7 +7,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from api.cli.asked import Dataset
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, indented, out, print_json, up
+from api.cli.common import Format, Key, Output, Url, connected, indented, out, print_json
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import up
 
 
 class Kind(StrEnum):

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from api.cli import words
 from api.cli.asked import Dataset
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, moment, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, out, print_json
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import mechanism_words, moment
 
 if TYPE_CHECKING:
     from odometer_client import Session
@@ -23,7 +24,7 @@ def sessions(
         return
     for item in found:
         group = f", group {item['group']['name']}" if item["group"] else ""
-        out.print(f"{item.id:>6}  since {moment(item['time'])}  {words.said(item['session'])}{group}")
+        out.print(f"{item.id:>6}  since {moment(item['time'])}  {mechanism_words(item['session'])}{group}")
         so_far = _so_far(item)
         out.print(f"        by {item['by'] or item['principal']}, {so_far}", style="dim")
     if not found:

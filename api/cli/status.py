@@ -7,8 +7,10 @@ import typer
 
 from api.cli import words
 from api.cli.charges import loss_line
-from api.cli.common import DEFAULT_URL, Format, Key, Output, Url, connected, indented, out, print_json, up
-from api.cli.tables import budget_blocks, dataset_line, scope_words
+from api.cli.common import Format, Key, Output, Url, connected, indented, out, print_json
+from api.cli.tables import budget_blocks, dataset_line
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import scope_words, up
 
 if TYPE_CHECKING:
     from odometer_client import Odometer

@@ -8,7 +8,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.common import down, indented, moment, number, out, up
+from api.cli.common import indented, out
+from odometer_client.wording import down, moment, number, scope_words, up
 
 BAR: Final = 20
 _UNITS: Final = {"pure": "ε", "approximate": "ε", "renyi": "ε", "zcdp": "ρ", "gdp": "μ"}
@@ -114,14 +115,6 @@ def budget_name(budget: Mapping[str, Any]) -> str:
 def _plain_name(budget: Mapping[str, Any]) -> str:
     """A budget state's `name`, a receipt's `budget`."""
     return str(budget.get("name") or budget.get("budget"))
-
-
-def scope_words(scope: str) -> str:
-    """Whose odometer, in words; nothing for the whole dataset's."""
-    kind, _, name = scope.partition("/")
-    if not name:
-        return ""
-    return f"each {kind}" if name == "*" else f"{kind} {name}"
 
 
 def _limit(budget: Mapping[str, Any]) -> str:

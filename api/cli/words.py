@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import typer
 
 from accountant.percent import as_share
+from odometer_client.wording import parameter_words
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE: Final = re.compile(r"[+-]?\d+")
@@ -162,24 +163,9 @@ def read_json(text: str) -> Any:
         raise typer.BadParameter(f"not JSON: {error}") from None
 
 
-def said(document: Mapping[str, Any]) -> str:
-    """A mechanism's document as the words that `mechanism` takes."""
-    return " ".join([str(document.get("kind")), *_said("", document)])
-
-
 def typed(document: Mapping[str, Any]) -> str:
-    """The same, quoted for a shell."""
-    return shlex.join([str(document.get("kind")), *_said("", document)])
-
-
-def _said(prefix: str, document: Mapping[str, Any]) -> list[str]:
-    parts: list[str] = []
-    for name, value in document.items():
-        if isinstance(value, Mapping):
-            parts += _said(f"{prefix}{name}.", value)
-        elif prefix or name != "kind":
-            parts.append(f"{prefix}{name}={value if isinstance(value, str) else json.dumps(value)}")
-    return parts
+    """A mechanism's document as the words that `mechanism` takes, quoted for a shell."""
+    return shlex.join([str(document.get("kind")), *parameter_words("", document)])
 
 
 def _value(text: str) -> Any:

@@ -10,9 +10,10 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from accountant.book import Outcome
+from accountant.bounds import BODY_MAX
 from accountant.commands import Caller, ChargeCommand, Prepared
 from accountant.decisions import Admitted, Replayed
-from accountant.documents import BODY_MAX, read_json
+from accountant.documents import read_json
 from accountant.errors import OdometerError, StoreUnavailable, TooManyRequests
 from accountant.requests import idempotency_key, is_slug, unknown_dataset
 from accountant.service import Accountant

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.documents import BODY_MAX, invalid, read_json
+from accountant.bounds import BODY_MAX
+from accountant.documents import invalid, read_json
 from accountant.errors import InvalidRequest, OdometerError
 from api.auth import Identity, allowed
 from api.causes import refused

@@ -17,6 +17,7 @@ from command_line import Run, runner
 from api.cli import words
 from odometer_client import Client, OutcomeUnknown
 from odometer_client.testing import Service, serve
+from odometer_client.wording import mechanism_words
 
 ROOT = Path(__file__).resolve().parents[2]
 ODOMETER = [sys.executable, str(ROOT / "privacy_odometer.py")]
@@ -50,7 +51,7 @@ def test_points_go_one_level_down() -> None:
 
 def test_a_mechanism_as_words_is_the_same_mechanism() -> None:
     document = {"kind": "x", "orders": [2, 4.5], "base": {"kind": "y", "z": 1e-9}}
-    kind, *parameters = words.said(document).split(" ", 1)[0], *words.said(document).split(" ")[1:]
+    kind, *parameters = mechanism_words(document).split(" ", 1)[0], *mechanism_words(document).split(" ")[1:]
     joined = " ".join(parameters).replace("[2, 4.5]", "[2,4.5]").split(" ")
     assert words.mechanism(kind, joined) == document
 

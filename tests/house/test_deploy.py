@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from redis.exceptions import RedisError
 
-from accountant.documents import BODY_MAX
+from accountant.bounds import BODY_MAX
 from accountant.errors import BodyTooLarge, MalformedBody, NotFound, StoreUnavailable, TooManyRequests
 from accountant.stores import open_store
 from api.cli.serve import KEEP_ALIVE_S

@@ -12,9 +12,9 @@ import pytest
 from openapi_spec_validator import validate
 from serving import ONE, Live, dataset_document, live
 
+from accountant.bounds import BODY_MAX
 from accountant.commands import FreezeCommand
 from accountant.desk import Waiter
-from accountant.documents import BODY_MAX
 from accountant.errors import BodyTooLarge, registry
 from accountant.stores import Head
 from api.auth import Role

@@ -7,6 +7,8 @@ with Client("http://127.0.0.1:8790", key) as client:
     client.charge("census", Gaussian(noise_multiplier=20))   # raises: do not release
 """
 
+from importlib.metadata import version
+
 from odometer_client import errors, mechanisms
 from odometer_client.client import Client
 from odometer_client.documents import Check, Dataset, Document, Odometer, Receipt
@@ -15,6 +17,8 @@ from odometer_client.holds import Hold, OpenHold, Settlement
 from odometer_client.mechanism import Mechanism
 from odometer_client.sessions import Session
 from odometer_client.sweeps import Sweep
+
+__version__ = version("privacy-odometer-client")
 
 __all__ = [
     "BudgetExceeded",
@@ -32,6 +36,7 @@ __all__ = [
     "Session",
     "Settlement",
     "Sweep",
+    "__version__",
     "errors",
     "mechanisms",
 ]

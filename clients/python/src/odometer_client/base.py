@@ -17,6 +17,8 @@ Whatever of these is raised by a charge: do not release.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from odometer_client import wording
+
 
 class OdometerError(Exception):
     """Base of everything this package raises on purpose."""
@@ -41,6 +43,10 @@ class ProblemError(OdometerError):
         super().__init__(str(problem.get("detail") or problem.get("title") or self.title))
         self.problem = dict(problem)
         self.status = int(problem.get("status", 0))
+
+    def __str__(self) -> str:
+        """What a person reads: of a refused charge with each budget's numbers, and what would fit."""
+        return "\n".join(wording.refused(self.problem)) if "refusals" in self.problem else self.detail
 
     def __getattr__(self, name: str) -> Any:
         problem = self.__dict__.get("problem", {})

@@ -1,18 +1,22 @@
 """What every part of the client stands on: a transport, and each call through all its tries."""
 
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from urllib.parse import urlsplit
-
-import httpx
 
 from odometer_client.calls import Call, Done, Repeat, Request, TransportFailure
 from odometer_client.plain import plain
 from odometer_client.transport import HttpTransport, Transport
 
+if TYPE_CHECKING:
+    import httpx
+
+DEFAULT_URL: Final = "http://127.0.0.1:8790"
+"""Of a service that was started without options."""
 LEDGERS: Final = ("sqlite", "memory", "redis", "rediss", "redis+sentinel", "redis+cluster")
 """Schemes of URLs that name a ledger rather than a service."""
 
@@ -27,7 +31,7 @@ class Connection:
         *,
         timeout_s: float = 10.0,
         attempts: int = 5,
-        http_transport: httpx.BaseTransport | None = None,
+        http_transport: "httpx.BaseTransport | None" = None,
     ) -> None:
         if not 1 <= attempts <= 100:
             raise ValueError(f"attempts is {attempts}: give 1 to 100")
@@ -42,6 +46,14 @@ class Connection:
     def before_close(self, method: Callable[[], None]) -> None:
         """Call a bound method before the connections go, unless its object is gone by then."""
         self._before_close.append(weakref.WeakMethod(method))
+
+    @classmethod
+    def from_env(cls, **options: Any) -> Self:
+        """A client of ODOMETER_URL (a service on this machine unless set), with the key in ODOMETER_KEY.
+
+        options: `timeout_s` and `attempts`.
+        """
+        return cls(os.environ.get("ODOMETER_URL", DEFAULT_URL), os.environ.get("ODOMETER_KEY"), **options)
 
     def close(self) -> None:
         """Let go of the connections. What a training hook holds and did not use is given back first."""
@@ -145,7 +157,7 @@ def _check_host(url: str) -> None:
 
 
 def _transport(
-    url: str, key: str | None, timeout_s: float, http_transport: httpx.BaseTransport | None
+    url: str, key: str | None, timeout_s: float, http_transport: "httpx.BaseTransport | None"
 ) -> Transport:
     scheme = url.partition("://")[0].lower()
     if scheme in ("http", "https"):

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Document(Mapping[str, Any]):
-    """A JSON object. Compares and prints as its content."""
+    """A JSON object. Compares as its content; prints as its class, with the members in its own order."""
 
     __slots__ = ("_members",)
 
@@ -25,7 +25,8 @@ class Document(Mapping[str, Any]):
         return len(self._members)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._members!r})"
+        members = ", ".join(f"{name}={value!r}" for name, value in self._members.items() if value is not None)
+        return f"{type(self).__name__}({members})"
 
 
 class Receipt(Document):

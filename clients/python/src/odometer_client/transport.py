@@ -4,14 +4,14 @@ import contextlib
 import json
 import os
 import socket
-from typing import Any, Protocol
-
-import httpx
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odometer_client.calls import Answer, Request, TransportFailure
 
+if TYPE_CHECKING:
+    import httpx  # loaded when the first client is made: the command line shows its help without it
+
 _JSON = {"Content-Type": "application/json"}
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 class Transport(Protocol):
@@ -32,7 +32,7 @@ class HttpTransport:
     """
 
     def __init__(
-        self, url: str, key: str | None, timeout_s: float, transport: httpx.BaseTransport | None = None
+        self, url: str, key: str | None, timeout_s: float, transport: "httpx.BaseTransport | None" = None
     ) -> None:
         headers = {"Accept": "application/json, application/problem+json"}
         if key is not None:
@@ -42,6 +42,8 @@ class HttpTransport:
         self._connect()
 
     def _connect(self) -> None:
+        import httpx
+
         nodelay = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
         self._process = os.getpid()
         self._http = httpx.Client(
@@ -52,6 +54,8 @@ class HttpTransport:
 
     def send(self, request: Request) -> Answer:
         """The answer, whatever its status. Raises TransportFailure."""
+        import httpx
+
         if os.getpid() != self._process:
             self._connect()  # after a fork: the parent's connections carry the parent's answers
         try:
@@ -64,7 +68,8 @@ class HttpTransport:
             )
         except httpx.TransportError as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise TransportFailure(reason, may_have_arrived=not isinstance(error, _NEVER_SENT)) from error
+            never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+            raise TransportFailure(reason, may_have_arrived=not never_sent) from error
         return Answer(response.status_code, _json(response), _retry_after_s(response))
 
     def close(self) -> None:
@@ -82,13 +87,13 @@ def _encoded(request: Request) -> bytes | None:
         raise ValueError(f"{request.operation}: {error}; nothing was sent. Body: {request.body!r}") from error
 
 
-def _json(response: httpx.Response) -> Any:
+def _json(response: "httpx.Response") -> Any:
     with contextlib.suppress(ValueError):
         return response.json() if response.content else None
     return None
 
 
-def _retry_after_s(response: httpx.Response) -> float | None:
+def _retry_after_s(response: "httpx.Response") -> float | None:
     """Retry-After in seconds; its date form is not used by this service and read as absent."""
     with contextlib.suppress(KeyError, ValueError):
         return max(0.0, float(response.headers["Retry-After"]))
