@@ -11,19 +11,19 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from api.cli.common import (
-    DEFAULT_URL,
     Format,
     Key,
     Output,
     Url,
     connected,
     is_store,
-    moment,
     out,
     plain,
     print_json,
     stored,
 )
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import moment
 
 if TYPE_CHECKING:
     from api.auth import KeyRing
