@@ -33,22 +33,28 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     # kinds
     **dict.fromkeys(("dpsgd", "dp_sgd", "dp-sgd", "sgd", "subsampled_gaussian"), _SAMPLED),
     **dict.fromkeys(("sampled_gaussian", "subsampled", "poisson", "poisson_sampled"), _SAMPLED),
-    **dict.fromkeys(("normal", "gauss", "gnmax"), ("gaussian",)),
+    **dict.fromkeys(("normal", "gauss", "gaussian_mechanism", "gaussian_noise"), ("gaussian",)),
+    **dict.fromkeys(("laplace_mechanism", "laplace_noise"), ("laplace",)),
+    **dict.fromkeys(("geometric", "geometric_mechanism", "two_sided_geometric"), ("discrete_laplace",)),
     **dict.fromkeys(("rr", "krr", "grr", "k_rr"), ("randomized_response",)),
     **dict.fromkeys(("svt", "sparse_vector", "sparse"), ("sparse_vector", "above_threshold")),
     **dict.fromkeys(("rnm", "noisy_max"), ("report_noisy_max",)),
-    **dict.fromkeys(("pate",), ("pate_gnmax", "confident_gnmax")),
+    **dict.fromkeys(("pate", "gnmax"), ("pate_gnmax", "confident_gnmax")),
+    **dict.fromkeys(("lnmax", "pate_laplace"), ("pate_lnmax",)),
     **dict.fromkeys(("ftrl", "dp_ftrl", "dp-ftrl", "tree"), ("tree_aggregation",)),
     **dict.fromkeys(("oue", "sue"), ("unary_encoding",)),
     **dict.fromkeys(("olh", "blh"), ("local_hashing",)),
     **dict.fromkeys(("cms",), ("count_mean_sketch",)),
     **dict.fromkeys(("epsilon_dp", "pure_dp", "dp"), ("pure",)),
     **dict.fromkeys(("adp", "approx", "approx_dp", "eps_delta"), ("approximate",)),
-    **dict.fromkeys(("cdp", "tcdp"), ("zcdp",)),
+    **dict.fromkeys(("cdp",), ("zcdp",)),
     **dict.fromkeys(("rdp", "renyi_dp", "renyi"), ("renyi", "renyi_curve")),
-    **dict.fromkeys(("f_dp", "fdp"), ("gdp",)),
 }
-"""What a name may have meant, the likeliest first: only one that is there is told."""
+"""What a name may have meant, the likeliest first: only one that is there is told.
+
+Never a kind that may cost less than what the name stands for: a truncated CDP is no zCDP, and the noise of
+GNMax is on counts.
+"""
 
 MEANS: Final[Mapping[str, str]] = {
     "noise_multiplier": "standard deviation of the noise over the sensitivity",

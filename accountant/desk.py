@@ -10,7 +10,7 @@ from accountant.commands import Command
 from accountant.datasets import Dataset
 from accountant.decide import frozen_error, lost_shard
 from accountant.decisions import Admitted, Refused
-from accountant.errors import OdometerError, StoreUnavailable
+from accountant.errors import OdometerError, StoreUnavailable, UnknownDataset
 from accountant.ledger import State
 from accountant.reading import check_history, load_state, with_blobs
 from accountant.requests import is_slug, unknown_dataset, valid_principal
@@ -20,6 +20,8 @@ from accountant.teller import Teller, utc_now
 from accountant.watch import Watch
 
 _DATASETS_KEPT: Final = 10_000
+_NAMES_COMPARED: Final = 100
+"""Names of datasets that a misspelt one is compared with: it takes a millisecond."""
 READS_MAX: Final = 20
 """How often a stream that moves on between two reads is read anew."""
 
@@ -67,8 +69,12 @@ class Desk:
         """As `state`, frozen or not: for what a person looks at, and for what does not show a loss."""
         state = self._read(name) if is_slug(name) else None
         if state is None:
-            raise unknown_dataset(name)
+            raise self.unknown(name)
         return state
+
+    def unknown(self, name: str) -> UnknownDataset:
+        """The refusal of a name that no dataset has, with the nearest of the first datasets by name."""
+        return unknown_dataset(name, filter(is_slug, self.store.streams("", _NAMES_COMPARED)))
 
     def _unmoved(self, state: State) -> bool:
         """Whether the store still has the end that a state was read at. Raises LedgerRolledBack."""

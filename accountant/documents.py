@@ -13,7 +13,7 @@ from accountant.bounds import BODY_MAX
 from accountant.effort import check_effort
 from accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
 from accountant.mechanisms.base import STORED
-from accountant.nearest import fields_at, instead
+from accountant.nearest import fields_at, instead, kind_instead, near
 from accountant.percent import as_share
 from accountant.plain_text import fault as unseen
 from accountant.plain_text import surrogate
@@ -278,7 +278,7 @@ def _message(fault: Any, kind: Any) -> str:
         known["instead"] = instead(str(name), fields_at(kind, place))
     if fault["type"] == "union_tag_invalid":
         known["tag"] = known["tag"][:_SHOWN]
-        known["instead"] = instead(known["tag"], _QUOTED.findall(known["expected_tags"]))
+        known["instead"] = kind_instead(known["tag"], _QUOTED.findall(known["expected_tags"]))
     return said.format(**known)
 
 
@@ -287,6 +287,9 @@ def _hint(fault: Any, document: Any) -> str:
     given, bounds = _value(fault["loc"], document), fault.get("ctx", {})
     if fault["type"] == "float_type" and isinstance(given, str):
         return as_share(given)
+    if fault["type"] in ("literal_error", "enum") and isinstance(given, str):
+        meant = near(given, _QUOTED.findall(bounds["expected"]))
+        return f": did you mean {meant}?" if meant else ""
     if isinstance(given, bool) or not isinstance(given, int | float):
         return ""
     if fault["type"] in ("int_type", "int_from_float"):

@@ -1,7 +1,7 @@
 """What a caller sends, checked: bodies, names, keys, pages."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from accountant.budgets import ANY_BUDGET, Budget
@@ -19,6 +19,7 @@ from accountant.errors import (
 )
 from accountant.ledger import State
 from accountant.mechanisms import Mechanism
+from accountant.nearest import near
 from accountant.principals import is_reserved
 from accountant.scopes import DATASET_SCOPE, KINDS, NAME, shard_of, split
 
@@ -124,10 +125,12 @@ def is_slug(name: str) -> bool:
     return _SLUG.fullmatch(name) is not None
 
 
-def unknown_dataset(name: str) -> UnknownDataset:
-    """The refusal of a name that no dataset has."""
+def unknown_dataset(name: str, known: Iterable[str] = ()) -> UnknownDataset:
+    """The refusal of a name that no dataset has. It names the one of `known` that is spelt nearly so."""
+    meant = near(name, known)
+    create = "create it first, it is never created on the fly"
     return UnknownDataset(
-        f"there is no dataset {name[:80]!r}: create it first, it is never created on the fly"
+        f"there is no dataset {name[:80]!r}: " + (f"did you mean {meant}? Else {create}" if meant else create)
     )
 
 

@@ -70,7 +70,6 @@ from accountant.requests import (
     scope_name,
     session_number,
     shard_of_units,
-    unknown_dataset,
 )
 from accountant.rounding import shown_down
 from accountant.sanitising import at_figure, check_sanitised
@@ -200,9 +199,9 @@ class Accountant(Desk):
         self, name: str, key: str | None, body: Body | Mapping[str, Any], by: Caller, *, hold: bool = False
     ) -> Prepared:
         """A request, once name and key are such that it can be decided."""
-        if not is_slug(name):
-            raise unknown_dataset(name)
-        return self.prepare(name, body, hold=hold, once=(idempotency_key(key), by))
+        once = idempotency_key(key)
+        self.known_dataset(name)
+        return self.prepare(name, body, hold=hold, once=(once, by))
 
     def _charge(
         self, name: str, prepared: Prepared, key: str | None, by: Caller | str
@@ -368,7 +367,7 @@ class Accountant(Desk):
     ) -> tuple[dict[str, Any], bool]:
         """(the session with the receipt of its first step, replayed)."""
         if not is_slug(name):
-            raise unknown_dataset(name)
+            raise self.unknown(name)
         once = idempotency_key(key)
         try:
             prepared = interacting.prepared_opening(body)
@@ -637,7 +636,7 @@ class Accountant(Desk):
     def known_dataset(self, name: str) -> None:
         """Raise UnknownDataset, or LedgerRolledBack, unless a dataset can be charged. Read once."""
         if not is_slug(name):
-            raise unknown_dataset(name)
+            raise self.unknown(name)
         self._bound(name)
 
     def _dataset_document(self, state: State) -> dict[str, Any]:

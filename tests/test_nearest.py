@@ -135,3 +135,18 @@ def test_an_unknown_event_or_field_of_one_comes_with_what_was_meant() -> None:
         with pytest.raises(InvalidRequest) as caught:
             charges(event)
         assert message in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "name", ["gaussian_svt", "laplace_svt", "tcdp", "fdp", "truncated_laplace", "noisy_max_gaussian", "gnmax"]
+)
+def test_a_mechanism_that_could_cost_less_is_never_told(name: str) -> None:
+    """A name that stands for something else is not answered with the name of a cheaper mechanism."""
+    cheap = ("gaussian", "laplace", "zcdp", "gdp", "discrete_laplace", "discrete_gaussian")
+    message = said(OneCharge, {"mechanism": {"kind": name}, "count": 1})["mechanism"]
+    assert not any(f"did you mean {kind}?" in message for kind in cheap)
+
+
+def test_a_misspelt_choice_is_told() -> None:
+    found = said(OneCharge, {"mechanism": GAUSSIAN, "count": 1, "adjacency": "add-remove"})
+    assert "did you mean add_remove?" in found["adjacency"]

@@ -1,11 +1,13 @@
 """The client's `mechanisms` module, from the service's registry of mechanisms."""
 
 import inspect
+import json
 import textwrap
 import types
 import typing
 from typing import Annotated, Any
 
+from accountant.aliases import ALIASES, MEANS
 from accountant.mechanisms import AnyMechanism
 from accountant.mechanisms.base import EVERY_ADJACENCY, Document, Mechanism
 
@@ -125,4 +127,24 @@ def mechanisms_module() -> str:
     )
     body = "\n\n\n".join(_class(kind) for kind in kinds)
     by_kind = f'BY_KIND: Final[dict[str, type[Mechanism]]] = {{\n{table}\n}}\n"""The class of each kind."""\n'
-    return f"{_HEAD}\n__all__ = [\n{exported}\n]\n\n\n{body}\n\n\n{by_kind}"
+    return f"{_HEAD}\n__all__ = [\n{exported}\n]\n\n\n{body}\n\n\n{by_kind}{_names(kinds)}"
+
+
+def _names(kinds: list[type[Mechanism]]) -> str:
+    """What parameters are called elsewhere, and what they mean here."""
+    fields = {name for kind in kinds for name in kind.model_fields}
+    meant = {name: " ".join(one for one in found if one in fields) for name, found in ALIASES.items()}
+    aliases = "\n".join(f"    {_quoted(name)}: {_quoted(found)}," for name, found in meant.items() if found)
+    means = "\n".join(
+        f"    {_quoted(name)}: {_quoted(text)}," for name, text in MEANS.items() if name in fields
+    )
+    return (
+        f"ALIASES: Final[dict[str, str]] = {{\n{aliases}\n}}\n"
+        '"""What a parameter is called elsewhere, and what it may be here, the likeliest first."""\n'
+        f"MEANS: Final[dict[str, str]] = {{\n{means}\n}}\n"
+        '"""What has to be said with a name that is told for another."""\n'
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -5,12 +5,16 @@ Client commands go through `odometer_client`: to a service, or to a ledger of th
 
 import io
 import sys
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from api.cli import (
     budgets,
     charges,
+    common,
     datasets,
     derived,
     events,
@@ -33,14 +37,53 @@ EPILOG = (
     "Release nothing unless it is 0."
 )
 
+_PLAIN: Final = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "it is not a whole number",
+    "Input should be a valid number, unable to parse string as a number": "it is not a number",
+    "Input should be": "it must be",
+}
+"""What the parser of options says, and the plain words for it."""
+
+
+class _Commands(TyperGroup):
+    """The commands, whose errors are in plain words."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as wrong:
+            for said, plain in _PLAIN.items():
+                wrong.message = wrong.message.replace(said, plain)
+            raise
+
+
 # Tracebacks without local variables: those may hold an API key.
 app = typer.Typer(
+    cls=_Commands,
     help="Keeps how much privacy each dataset has lost, and refuses what would lose too much.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        common.out.print(f"odometer {version('privacy-odometer')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _command(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    common.fit_terminal()
+
+
 app.command("serve")(serve.serve)
 app.add_typer(datasets.app, name="dataset")
 app.add_typer(budgets.app, name="budget")

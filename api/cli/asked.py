@@ -35,6 +35,7 @@ Count = Annotated[
 Json = Annotated[
     str | None,
     typer.Option(
+        "--from-json",
         "--json",
         metavar="JSON",
         help="Instead of words: a mechanism, or a list of mechanism and count that is charged all or "
@@ -99,7 +100,7 @@ def asked(
 ) -> tuple[Any, int | None]:
     """(mechanism or list of charges, count), from words or from JSON."""
     if (kind is None) == (json_ is None):
-        raise typer.BadParameter("say which mechanism: gaussian noise_multiplier=10, or --json '{…}'")
+        raise typer.BadParameter("say which mechanism: gaussian noise_multiplier=10, or --from-json '{…}'")
     if json_ is None:
         return words.mechanism(str(kind), parameters or ()), count
     what = words.charges(json_)

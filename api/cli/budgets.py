@@ -36,6 +36,8 @@ def add(
     """Add a budget. Its promise covers what is charged from now on."""
     document = words.budget(budget)
     with connected(url, key) as client:
+        if document.get("kind") == "approximate" and "delta" not in document:
+            document["delta"] = client.dataset(dataset)["delta"]  # said once, when the dataset was opened
         _show(client.add_budget(dataset, document), format_)
 
 

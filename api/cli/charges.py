@@ -32,6 +32,7 @@ from odometer_client.connection import DEFAULT_URL
 from odometer_client.wording import moment, number, up
 
 if TYPE_CHECKING:
+    from odometer_client import Client
     from odometer_client.documents import Check
 
 
@@ -75,11 +76,38 @@ def charge(
             receipts = client.charge_units(dataset, what, times, unit, key=once, **options)
         else:
             receipts = [client.charge(dataset, what, times, key=once, **options)]
-    if format_ is Format.json:
-        print_json(receipts if unit else receipts[0])
-        return
-    for receipt in receipts:
+        if format_ is Format.json:
+            print_json(receipts if unit else receipts[0])
+            return
+        shown = [in_epsilon(client, receipt) for receipt in receipts]
+    for receipt in shown:
         show_receipt(receipt, "charged", several=reads_several(partition, all_partitions))
+
+
+def in_epsilon(client: "Client", receipt: Mapping[str, Any]) -> dict[str, Any]:
+    """A receipt whose budgets are all in their own parameter, as `check` and `status` show them.
+
+    A receipt counts an approximate budget at one Rényi order, which costs a charge nothing. What is left in ε
+    is asked for here, where a person waits; when there is no answer, the receipt stays as it is.
+    """
+    return {**receipt, "left": [_own(client, receipt["dataset"], budget) for budget in receipt["left"]]}
+
+
+def _own(client: "Client", dataset: str, budget: Mapping[str, Any]) -> Mapping[str, Any]:
+    from odometer_client import OdometerError
+
+    if budget["kind"] != "approximate" or budget.get("order") is None:
+        return budget
+    scope = None if budget["scope"] == "dataset" else budget["scope"]
+    try:
+        found = client.odometer(dataset, scope=scope)
+    except OdometerError:
+        return budget
+    for state in found["left"] if scope else found["budgets"]:
+        if budget["budget"] in (state.get("budget"), state.get("name")):
+            figures = {name: state[name] for name in ("limit", "spent", "left", "used")}
+            return {**budget, **figures, "order": None}
+    return budget
 
 
 @contextmanager

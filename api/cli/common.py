@@ -1,6 +1,7 @@
 """What the commands share: options, the connection, how things are said, exit statuses."""
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,11 @@ _SQLITE: Final = "sqlite:///"
 
 # Names come from users: never read as markup.
 out = Console(markup=False, highlight=False, emoji=False)
+
+
+def fit_terminal() -> None:
+    """Print as wide as the terminal is now, or as COLUMNS says: each command asks anew."""
+    out.width = shutil.get_terminal_size().columns
 
 
 class Format(StrEnum):
@@ -136,6 +142,11 @@ def end(text: str, status: int) -> NoReturn:
 def indented(text: str, by: int = 2, style: str = "") -> None:
     """Print a line; if it has to be broken, every part of it stands `by` columns in."""
     out.print(Padding(Text(text, style), (0, 0, 0, by), expand=False))
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """A number and what is counted."""
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def plain(text: str) -> str:

@@ -26,9 +26,14 @@ def create(
         ),
     ],
     delta: Annotated[
-        float,
-        typer.Option(parser=words.number, metavar="NUMBER", help="δ of the readings, well below 1 / units."),
-    ],
+        float | None,
+        typer.Option(
+            parser=words.number,
+            metavar="NUMBER",
+            help="δ of the readings, well below 1 / units; that of the budgets unless given.",
+            show_default=False,
+        ),
+    ] = None,
     budget: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,12 +88,23 @@ def create(
         more["workload"] = words.read_json(workload)
     further = {"composition": composition, "partitions": partition, "shards": shards}
     more |= {name_: value for name_, value in further.items() if value}
-    budgets = [words.budget(text) for text in budget or ()]
+    delta, budgets = _one_delta(delta, [words.budget(text) for text in budget or ()])
     with connected(url, key, create=True) as client:
         made = client.create_dataset(
             name, unit=unit, adjacency=adjacency, delta=delta, budgets=budgets, **more
         )
     _show(made, format_)
+
+
+def _one_delta(delta: float | None, budgets: list[dict[str, Any]]) -> tuple[float, list[dict[str, Any]]]:
+    """δ of the readings and of the budgets: what is said once holds for both."""
+    said = {one["delta"] for one in budgets if one.get("kind") == "approximate" and "delta" in one}
+    if delta is None and len(said) != 1:
+        why = "the budgets have several" if said else "no budget has one"
+        raise typer.BadParameter(f"give --delta, the δ of the readings: {why}")
+    found = said.pop() if delta is None else delta
+    missing = {"delta": found}
+    return found, [missing | one if one.get("kind") == "approximate" else one for one in budgets]
 
 
 @app.command()

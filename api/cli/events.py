@@ -9,7 +9,7 @@ import typer
 from accountant.bounds import BODY_MAX
 from api.cli import faults, words
 from api.cli.asked import Again, AllPartitions, Dataset, Partition, Principal, about, reads_several
-from api.cli.charges import certain, show_answer, show_notes, show_receipt
+from api.cli.charges import certain, in_epsilon, show_answer, show_notes, show_receipt
 from api.cli.common import Format, Key, Output, Url, connected, end, out, plain, print_json
 from odometer_client import wording
 from odometer_client.connection import DEFAULT_URL
@@ -79,10 +79,11 @@ def events(
             show_answer(dataset, client.check(dataset, charges, **options), format_, several=several)
     with certain(once), connected(url, key) as client:
         receipt = client.charge(dataset, charges, key=once, **options)
-    if format_ is Format.json:
-        print_json(receipt)
-        return
-    show_receipt(receipt, "charged", several=several)
+        if format_ is Format.json:
+            print_json(receipt)
+            return
+        shown = in_epsilon(client, receipt)
+    show_receipt(shown, "charged", several=several)
 
 
 def read_event(file: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from api.cli import words
 from api.cli.asked import (
     Adjacency,
     Again,
@@ -22,7 +23,7 @@ from api.cli.asked import (
     asked,
     reads_several,
 )
-from api.cli.charges import certain, loss_line, show_receipt
+from api.cli.charges import certain, in_epsilon, loss_line, show_receipt
 from api.cli.common import Format, Key, Output, Url, connected, out, print_json
 from api.cli.tables import budget_blocks
 from odometer_client.connection import DEFAULT_URL
@@ -34,9 +35,12 @@ def hold(
     expires_in_s: Annotated[
         int,
         typer.Option(
-            min=1,
-            metavar="SECONDS",
-            help="Until when it can be settled; afterwards all of it is spent for good. At most a year.",
+            "--expires-in",
+            "--expires-in-s",
+            parser=words.duration_s,
+            metavar="TIME",
+            help="How long it can be settled, as 7d, 12h, 30m, 45s or seconds; afterwards all of it is spent "
+            "for good. At most a year.",
         ),
     ],
     mechanism: Kind = None,
@@ -57,7 +61,7 @@ def hold(
 ) -> None:
     """Charge ahead of the work. It is spent from now on; `odometer settle` gives back what was not used.
 
-    odometer hold adult gaussian noise_multiplier=10 --count 100 --expires-in-s 86400
+    odometer hold adult gaussian noise_multiplier=10 --count 100 --expires-in 1d
     """
     from odometer_client.keys import new_key
 
@@ -68,10 +72,11 @@ def hold(
         receipt = client.hold(
             dataset, what, times, expires_in_s=expires_in_s, key=once, units=unit, **options
         )
-    if format_ is Format.json:
-        print_json(receipt)
-        return
-    show_receipt(receipt, "held", several=reads_several(partition, all_partitions))
+        if format_ is Format.json:
+            print_json(receipt)
+            return
+        shown = in_epsilon(client, receipt)
+    show_receipt(shown, "held", several=reads_several(partition, all_partitions))
 
 
 def settle(

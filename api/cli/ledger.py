@@ -5,6 +5,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 _COLUMNS = ("sequence", "time", "type", "principal", "key", "what", "hash")
 
 
+class LedgerFormat(StrEnum):
+    """How entries are printed."""
+
+    text = "text"
+    json = "json"
+    csv = "csv"
+
+
 def ledger(
     dataset: Annotated[
         str, typer.Argument(metavar="DATASET", help="The dataset's name.", show_default=False)
@@ -30,14 +39,23 @@ def ledger(
         int | None, typer.Option(min=1, metavar="N", help="The last N entries instead.", show_default=False)
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All of them, however many.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Whole entries, one JSON document a line.")] = False,
-    csv_: Annotated[bool, typer.Option("--csv", help="One row an entry, for spreadsheets.")] = False,
+    format_: Annotated[
+        LedgerFormat,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="text; json: whole entries, one document a line; csv: one row an entry, for spreadsheets.",
+        ),
+    ] = LedgerFormat.text,
+    json_: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+    csv_: Annotated[bool, typer.Option("--csv", hidden=True)] = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
     """Show the entries, oldest first, page by page."""
     if json_ and csv_:
         raise typer.BadParameter("give either --json or --csv")
+    json_, csv_ = json_ or format_ is LedgerFormat.json, csv_ or format_ is LedgerFormat.csv
     with connected(url, key) as client:
         if last is not None:
             after, limit = _before(client, dataset, last), last

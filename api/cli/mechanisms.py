@@ -27,10 +27,10 @@ def mechanisms(
     if kind is not None:
         named = [item for item in found if item["kind"] == kind]
         if not named:
-            from accountant.nearest import instead
+            from accountant.nearest import kind_instead
 
             kinds = [item["kind"] for item in found]
-            end(f"there is no mechanism {kind!r}: {instead(kind, kinds)}", faults.REFUSED)
+            end(f"there is no mechanism {kind!r}: {kind_instead(kind, kinds)}", faults.REFUSED)
         found = named
     if format_ is Format.json:
         print_json(found)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 
 from api.cli import faults
-from api.cli.common import end, plain, stored
+from api.cli.common import end, plain, plural, stored
 
 if TYPE_CHECKING:
     from accountant.importing import Import, Imported
@@ -238,8 +238,12 @@ def _bar(what: str, total: int | None, *columns: ProgressColumn) -> Iterator[Cal
 
 
 def _counted(made: "Exported | Imported") -> str:
-    streams = f"{made.streams:,} streams, {made.entries:,} entries, {made.notes:,} names"
-    return f"{streams}, SHA-256 {made.sha256}"
+    counts = (
+        plural(made.streams, "stream", "streams"),
+        plural(made.entries, "entry", "entries"),
+        plural(made.notes, "name", "names"),
+    )
+    return f"{', '.join(counts)}, SHA-256 {made.sha256}"
 
 
 def _say(text: str) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from api.cli import words
 from api.cli.common import (
     Format,
     Key,
@@ -87,9 +88,12 @@ ActsFor = Annotated[
 ExpiresIn = Annotated[
     int | None,
     typer.Option(
-        min=1,
-        metavar="SECONDS",
-        help="How long the key is taken, at most ten years; until it is revoked unless said.",
+        "--expires-in",
+        "--expires-in-s",
+        parser=words.duration_s,
+        metavar="TIME",
+        help="How long the key is taken, as 90d, 12h or seconds, at most ten years; until it is revoked "
+        "unless said.",
         show_default=False,
     ),
 ]

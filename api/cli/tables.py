@@ -8,7 +8,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.common import indented, out
+from api.cli.common import indented, out, plural
 from odometer_client.wording import down, moment, number, scope_words, up
 
 BAR: Final = 20
@@ -19,7 +19,11 @@ def dataset_line(dataset: Mapping[str, Any]) -> Text:
     """Name and what was fixed when it was opened, or why it cannot be read."""
     if (problem := dataset.get("problem")) is not None:
         return Text.assemble((str(dataset["name"]), "bold"), "  ", (str(problem["detail"]), "bold red"))
-    facts = [f"unit {dataset['unit']}", str(dataset["adjacency"]), _entries(dataset["sequence"])]
+    facts = [
+        f"unit {dataset['unit']}",
+        str(dataset["adjacency"]),
+        plural(dataset["sequence"], "entry", "entries"),
+    ]
     facts += _composes(dataset)
     facts += ["closed"] if dataset["closed"] else []
     facts += ["FROZEN"] if dataset.get("frozen") else []
@@ -35,12 +39,8 @@ def _composes(dataset: Mapping[str, Any]) -> list[str]:
     }
     composition = facts.get(str(dataset.get("composition")))
     holds = dataset.get("open_holds")
-    open_holds = f"{holds:,} open {'hold' if holds == 1 else 'holds'}" if holds else None
+    open_holds = plural(holds, "open hold", "open holds") if holds else None
     return [fact for fact in (composition, open_holds) if fact is not None]
-
-
-def _entries(count: int) -> str:
-    return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
 def budget_blocks(budgets: Sequence[Mapping[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from api.cli import faults
-from api.cli.common import Format, Output, is_store, out, plain, print_json, shown_store, stored
+from api.cli.common import Format, Output, is_store, out, plain, plural, print_json, shown_store, stored
 from api.cli.serve import read_settings
 
 if TYPE_CHECKING:
@@ -91,14 +91,11 @@ def _verdicts(store: "Store", names: list[str] | None) -> Iterator["Verdict"]:
 
 def _say(verdict: "Verdict") -> None:
     if verdict.ok:
-        out.print(
-            f"ok      {verdict.stream}: {verdict.head.sequence:,} entries, {verdict.head.hash}",
-            soft_wrap=True,
-        )
+        entries = plural(verdict.head.sequence, "entry", "entries")
+        out.print(f"ok      {verdict.stream}: {entries}, {verdict.head.hash}", soft_wrap=True)
         return
-    out.print(
-        f"FAULTY  {plain(verdict.stream)}: {len(verdict.findings) + verdict.more} findings", style="red"
-    )
+    findings = plural(len(verdict.findings) + verdict.more, "finding", "findings")
+    out.print(f"FAULTY  {plain(verdict.stream)}: {findings}", style="red")
     for finding in verdict.findings:
         out.print(f"  {plain(str(finding))}", soft_wrap=True)
     if verdict.more:

@@ -21,6 +21,8 @@ _WHOLE: Final = re.compile(r"[+-]?\d+")
 _DIGITS_MAX: Final = 400
 _WHOLE_MAX: Final = 2**53
 """Up to here every whole number is a float of its own."""
+_DURATION: Final = re.compile(r"(\d{1,12})([dhms]?)")
+_SECONDS: Final = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
 _WITHIN: Final = {"base": "{", "mechanisms": "["}
 """Parameters that hold mechanisms, and how their JSON begins."""
 
@@ -47,6 +49,16 @@ def _same(kept: float, text: str) -> bool:
         return not kept and not re.search("[1-9]", re.split("[eE]", text)[0])
 
 
+def duration_s(text: str | int) -> int:
+    """Seconds from `7d`, `12h`, `30m`, `45s` or `3600`. Raises BadParameter."""
+    found = _DURATION.fullmatch(str(text))
+    if found is None or int(found[1]) < 1:
+        raise typer.BadParameter(
+            f"{str(text)[:80]!r} is no time: write 7d, 12h, 30m, 45s, or whole seconds from 1"
+        )
+    return int(found[1]) * _SECONDS[found[2]]
+
+
 def mechanism(kind: str, parameters: Iterable[str]) -> dict[str, Any]:
     """The document of `gaussian noise_multiplier=10`, `… base.kind=gaussian base.noise_multiplier=1.1`."""
     words = list(parameters)
@@ -62,12 +74,13 @@ def _how_within(word: str, path: str, value: str) -> str:
     """How a mechanism within another one is written; `value` is what stood where it belongs."""
     if path.endswith("mechanisms"):
         return (
-            f"{word!r}: a list of mechanisms is JSON, {path}='[{{\"kind\": …}}, …]', or all of it in --json"
+            f"{word!r}: a list of mechanisms is JSON, {path}='[{{\"kind\": …}}, …]', "
+            "or all of it in --from-json"
         )
     kind = value if value.isidentifier() else "gaussian"
     return (
         f"{word!r}: write {path}.kind={kind} and its parameters likewise, such as "
-        f"{path}.noise_multiplier=1.1, or all of it in --json"
+        f"{path}.noise_multiplier=1.1, or all of it in --from-json"
     )
 
 

@@ -275,9 +275,8 @@ def test_verify_says_ok_and_the_head(run: Run) -> None:
 def test_verify_finds_a_changed_total(run: Run, tmp_path: Path) -> None:
     run("charge", "adult", "pure", "epsilon=0.1")
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as connection:
-        connection.execute(
-            f"UPDATE blobs SET value=replace(value, '{10**29} ', '100 ') WHERE name='totals/dataset'"
-        )
+        changed = "UPDATE blobs SET value=replace(value, ?, '100 ') WHERE name='totals/dataset'"
+        connection.execute(changed, (f"{10**29} ",))
     shown = run("verify", status=1).stdout
     assert "FAULTY  adult" in shown
     assert "adult, entry 2, dataset, pure: the store holds 100 units" in shown

@@ -1,6 +1,10 @@
 """What is nearly right on a command line is refused with what to write, or taken where it is clear."""
 
+import json
+from pathlib import Path
+
 import pytest
+import typer
 from command_line import Run, runner
 
 from api.cli import words
@@ -53,3 +57,72 @@ def test_a_share_in_percent_is_told_as_a_number(run: Run) -> None:
     assert "write 75 % as 0.75" in run("convert", *asked, "sampling_rate=75", *CONVERT, status=1).stderr
     asked = ("gaussian", "noise_multiplier=2", "--delta", "1%", "--url", "memory://")
     assert "write 1 % as 0.01" in run("convert", *asked, status=2).stderr
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("30m", 1800), ("45", 45)])
+def test_a_time_may_have_a_unit(text: str, seconds: int) -> None:
+    assert words.duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5h", "1w", "", "1e3", "d"])
+def test_what_is_no_time_is_told_with_what_is(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="write 7d, 12h"):
+        words.duration_s(text)
+
+
+def test_the_version_can_be_asked(run: Run) -> None:
+    assert run("--version").stdout.startswith("odometer 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("status", "x", "--format", "yaml"), "'yaml' is not one of 'text', 'json'"),
+        (("charge", "d", "gaussian", "--count", "many"), "it is not a whole number"),
+        (("charge", "d", "gaussian", "--count", "0"), "it must be greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_option_is_told_in_plain_words(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    shown = " ".join(run(*arguments, status=2).stderr.replace("│", " ").split())
+    assert said in shown
+    assert "Value error" not in shown
+
+
+def test_the_width_is_that_of_the_command_and_not_of_the_import(tmp_path: Path) -> None:
+    """Whoever tests with COLUMNS set gets what is asked for in each command."""
+    for columns in ("40", "200"):
+        one = runner(COLUMNS=columns, ODOMETER_URL=f"sqlite:///{tmp_path}/{columns}.sqlite")
+        budget = ("--budget", "life:approximate:epsilon=3,delta=1e-6")
+        shown = one("dataset", "create", "d", "--unit", "person", "--adjacency", "add_remove", *budget)
+        assert ("spent 0, left 3" in shown.stdout) is (columns == "40")  # too narrow for a table
+
+
+def test_delta_is_said_once(tmp_path: Path) -> None:
+    """Of the readings and of the budget: either says it for both; two that differ are told apart by name."""
+    run = runner(COLUMNS="200", ODOMETER_URL=f"sqlite:///{tmp_path}/ledger.sqlite")
+    make = ("dataset", "create")
+    about = ("--unit", "person", "--adjacency", "add_remove")
+    first = run(*make, "a", *about, "--budget", "life:approximate:epsilon=3,delta=1e-6", "--format", "json")
+    assert json.loads(first.stdout)["delta"] == 1e-6
+    second = run(*make, "b", *about, "--delta", "1e-7", "--budget", "life:approximate:epsilon=3")
+    assert "δ 1e-07" in second.stdout
+    run("budget", "add", "b", "more:approximate:epsilon=4")
+    assert json.loads(run("dataset", "show", "b", "--format", "json").stdout)["budgets"][1]["delta"] == 1e-7
+    refused = run(*make, "c", *about, "--budget", "life:pure:epsilon=3", status=2)
+    assert "give --delta" in " ".join(refused.stderr.split())
+
+
+def test_a_charge_and_a_check_show_one_number(tmp_path: Path) -> None:
+    """What a check says is left after a charge is what the charge then says: both in ε."""
+    run = runner(COLUMNS="200", ODOMETER_URL=f"sqlite:///{tmp_path}/ledger.sqlite")
+    about = ("--unit", "person", "--adjacency", "add_remove")
+    run("dataset", "create", "d", *about, "--budget", "life:approximate:epsilon=1,delta=1e-6")
+    asked = ("d", "gaussian", "noise_multiplier=20", "--count", "5")
+    lines = [run(command, *asked).stdout.splitlines() for command in ("check", "charge")]
+    checked, charged = ([line for line in one if "life" in line] for one in lines)
+    assert checked == charged
+    assert "ε 1" in charged[0]
+    assert "order" not in charged[0]
+    refused = run("charge", *asked[:-1], "100000", status=1).stderr
+    assert "at order" not in refused
+    assert "life (approximate): limit 1, spent 0." in refused
