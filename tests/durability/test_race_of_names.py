@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accountant.errors import Forbidden, NameTaken
+from accountant.errors import EditConflict, Forbidden, NameTaken
 from accountant.stores import open_store
 from api.auth import STREAM, KeyRing, Role
 
@@ -40,11 +40,19 @@ def _end(url: str, start: Barrier, mine: tuple[str, str], others: list[tuple[str
             if number % 2:
                 ring.revoke(key, mine[1])
             else:
-                etag = ring.principal(principal)["etag"]
-                ring.change_principal(principal, Role.reader, None, (), mine[1], etag)
+                _demote(ring, principal, mine[1])
             ended += 1
     store.close()
     out.put(ended)
+
+
+def _demote(ring: KeyRing, principal: str, by: str) -> None:
+    """As a person does who is told that somebody else changed it meanwhile: read again, and ask again."""
+    while True:
+        with contextlib.suppress(EditConflict):
+            etag = ring.principal(principal)["etag"]
+            ring.change_principal(principal, Role.reader, None, (), by, etag)
+            return
 
 
 def _all(target: Any, url: str, more: list[tuple[Any, ...]]) -> list[Any]:
