@@ -15,13 +15,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from accountant.errors import InvalidRequest, NameTaken
+from accountant.plain_text import fault
 from accountant.principals import Principal, Register
 from accountant.stores import Note, Store
 
-_INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-"""Shown as nothing or as a blank, beside those whose category says so."""
-_REFUSED: Final = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
-"""Categories: control, format (zero width, direction), unassigned, private, surrogates, separators."""
 _SHOWN: Final = 5
 
 
@@ -30,17 +27,10 @@ def clean(name: str) -> str:
 
     Raises InvalidRequest for one that is empty, or that has a character nobody sees.
     """
-    kept = " ".join(unicodedata.normalize("NFC", name).split())
-    for letter in kept:
-        variation = "\ufe00" <= letter <= "\ufe0f" or "\U000e0100" <= letter <= "\U000e01ef"
-        if unicodedata.category(letter) in _REFUSED or letter in _INVISIBLE or variation:
-            raise InvalidRequest.of(
-                "name",
-                f"has the character U+{ord(letter):04X}, which cannot be seen: two names could look the same",
-            )
-    if not kept:
-        raise InvalidRequest.of("name", "is blank: leave it out, or say whose keys these are")
-    return kept
+    said = fault(name)
+    if said is not None:
+        raise InvalidRequest.of("name", said)
+    return " ".join(unicodedata.normalize("NFC", name).split())
 
 
 def folded(name: str) -> str:
