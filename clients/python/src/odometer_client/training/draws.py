@@ -142,28 +142,28 @@ class Draws:
     def drawn(self, sampler: Any, batches: Iterator[Any]) -> Iterator[tuple[Draw, Any]]:
         """Each draw with what the sampler has in it. Everything that decides on it is read at the draw."""
         while True:
-            rate, trouble = float(sampler.sample_rate), self._trouble(sampler)
+            rate, state = float(sampler.sample_rate), generator_state(sampler.generator)
+            trouble = self._trouble(state)
             try:
                 indices = next(batches)
             except StopIteration:
                 return
+            if state is not None:
+                self.seen.add(state)
             yield Draw(rate, len(indices), trouble), indices
 
-    def _trouble(self, sampler: Any) -> str | None:
+    def _trouble(self, state: bytes | None) -> str | None:
         if torch.get_default_dtype() not in _FLOATS:
             return (
                 f"the sampler drew random numbers of type {torch.get_default_dtype()}, which are so coarse "
                 "that its rate is another. Leave torch's default dtype at float32 while batches are drawn"
             )
-        state = generator_state(sampler.generator)
         if state is not None and state in self.seen:
             return (
                 "the sampler drew from a random state that was used before, so this batch is one that was "
                 "drawn already. Seed a generator once, not for each epoch or pass, and give no two loaders "
                 "the same seed"
             )
-        if state is not None:
-            self.seen.add(state)
         return None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -1,5 +1,6 @@
 """Stands around the steps of a DP optimizer and of the inner one: neither goes without the guard."""
 
+import copy
 import functools
 import math
 import weakref
@@ -9,6 +10,9 @@ import torch
 from opacus.optimizers import DPOptimizerFastGradientClipping
 
 from odometer_client.base import UnsupportedPlan
+
+_ONE_OPTIMIZERS = ("odometer_guard", "step_hook")
+"""What a copy does not have."""
 
 
 @functools.cache
@@ -29,8 +33,19 @@ def _guarded(base: Any) -> Any:
             "BatchMemoryManager the loader and the optimizer of make_private, after make_private"
         )
 
+    def copied(self: Any, memo: dict[int, Any]) -> Any:
+        # torch's own way of copying would change the class of every later DP optimizer
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        own = {name: value for name, value in self.__dict__.items() if name not in _ONE_OPTIMIZERS}
+        twin.__dict__.update(copy.deepcopy(own, memo), step_hook=None)
+        _watch_inner(twin.original_optimizer, self.original_optimizer.odometer_permits.guards)
+        return twin
+
     members = {
         "odometer_guard": None,
+        "__deepcopy__": copied,
+        "__copy__": lambda self: copied(self, {}),
         "pre_step": pre_step,
         "zero_grad": zero_grad,
         "signal_skip_step": signal_skip_step,
@@ -53,17 +68,21 @@ def stand_around(optimizer: Any, guard: Any) -> None:
     optimizer.odometer_guard = guard
     inner = optimizer.original_optimizer
     if not hasattr(inner, "odometer_permits"):
-        inner.odometer_permits = _Permits()
-        inner.register_step_pre_hook(_permitted)
+        _watch_inner(inner, weakref.WeakSet())
     inner.odometer_permits.guards.add(guard)
 
 
 class _Permits:
     """Whether the inner optimizer may step."""
 
-    def __init__(self) -> None:
+    def __init__(self, guards: "weakref.WeakSet[Any]") -> None:
         self.paid = False
-        self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.guards = guards
+
+
+def _watch_inner(inner: Any, guards: "weakref.WeakSet[Any]") -> None:
+    inner.odometer_permits = _Permits(guards)
+    inner.register_step_pre_hook(_permitted)
 
 
 def permit(optimizer: Any, *, paid: bool) -> None:
