@@ -19,6 +19,7 @@ from support import load
 from odometer_client.keys import new_key
 
 BENCH = Path(__file__).resolve().parent.parent
+ODOMETER = Path(sys.executable).parent / "odometer"
 TOKEN = "po_bench_token_of_the_peers_1234567890123456789"
 CONNECTIONS = 32
 BODY = json.dumps(
@@ -99,13 +100,15 @@ def peer(name: str, core: int, *more: str) -> Iterator[Side]:
 
 
 @contextlib.contextmanager
-def ours(name: str, store: str, core: int, workers: int = 1, datasets: int = 1) -> Iterator[Side]:
+def ours(
+    name: str, store: str, core: int, workers: int = 1, datasets: int = 1, command: Path = ODOMETER
+) -> Iterator[Side]:
     """As many `odometer serve` on one empty store, and datasets that never run out."""
-    command = [str(Path(sys.executable).parent / "odometer"), "serve", "--port", "0", "--store", store]
+    serve = [str(command), "serve", "--port", "0", "--store", store]
     with contextlib.ExitStack() as stack:
         token, ports, processes = "", [], []
         for _ in range(workers):
-            process = stack.enter_context(started(command, core))
+            process = stack.enter_context(started(serve, core))
             for line in process.stdout:
                 if "po_" in line:
                     token = line.split()[-1]
