@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from time import monotonic
@@ -32,8 +32,10 @@ from accountant.errors import (
     NotFound,
     OdometerError,
     StoreUnavailable,
+    TooManyHolds,
     UnknownDataset,
 )
+from accountant.holders import Holders
 from accountant.ledger import State, kinds_of, touched_by
 from accountant.reading import (
     Seen,
@@ -108,6 +110,7 @@ class Book:
         """Streams that others may have moved on since their state was kept."""
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         """Of streams that others write too."""
+        self._holders = Holders()
         self._me = token_hex(4)
         self._looked: tuple[str, Head, dict[str, Row | None]] | None = None
         """Keys that were looked for in a stream together with its head, and what was found."""
@@ -190,6 +193,8 @@ class Book:
         for job in jobs:
             outcome = _judge(draft.state, job.command, known, now, held)
             if isinstance(outcome, Admitted):
+                outcome = self._with_a_place(outcome, job.command, draft, now)
+            if isinstance(outcome, Admitted):
                 draft.take(outcome)
                 if isinstance(job.command, Keyed):
                     number = outcome.state.head.sequence
@@ -218,8 +223,24 @@ class Book:
         scopes = dict.fromkeys(carrying.scopes(state, self._open_parts(state, new)))
         return state.blob_names(scopes)
 
+    def _with_a_place(self, outcome: Admitted, command: Command, draft: _Draft, now: str) -> Decision:
+        """A decision to admit, unless it is a hold of whoever has as many as one may have."""
+        state = draft.state
+        if state is None or not isinstance(command, ChargeCommand):
+            return outcome
+        stored = state.head.sequence - len(draft.entries)
+        try:
+            self._holders.check(state, command, now, stored, self._rows(state, draft.entries))
+        except TooManyHolds as error:
+            return Refused(error, state)
+        return outcome
+
     def _open_parts(self, state: State, new: Sequence[NewEntry]) -> dict[str, Any]:
         """`new` are the last entries of `state`, which the store has not yet."""
+        return carrying.parts(state, self._rows(state, new))
+
+    def _rows(self, state: State, new: Sequence[NewEntry]) -> Callable[[int], Row | None]:
+        """Finds an entry by its number: one of `new`, which the store has not yet, or of the store."""
         stored = state.head.sequence - len(new)
 
         def row(number: int) -> Row | None:
@@ -229,7 +250,7 @@ class Book:
             found = self._store.entries(state.stream, number - 1, 1)
             return found[0] if found and found[0].sequence == number else None
 
-        return carrying.parts(state, row)
+        return row
 
     def _settlements(self, stream: str, jobs: Sequence[Job], known: dict[str, Row]) -> dict[str, Row]:
         """Of holds that are asked for again: what they were settled for."""

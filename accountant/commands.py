@@ -164,7 +164,7 @@ class Prepared:
         return self
 
 
-_TOUCHED_MAX: Final = 64
+_TOUCHED_MAX: Final = 16
 
 
 @dataclass(frozen=True)

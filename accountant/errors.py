@@ -229,7 +229,7 @@ class HoldExpired(OdometerError):
 
 
 class TooManyHolds(OdometerError):
-    """The dataset has as many open holds as it can have. Settle some, or charge instead."""
+    """The dataset, or who asks, has as many open holds as can be. Settle some, or charge instead."""
 
     code, title, status = "too-many-holds", "Too many holds are open", 409
 

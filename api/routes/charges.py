@@ -29,7 +29,7 @@ from api.waiting import LoopSink
 
 log = logging.getLogger("odometer.api")
 
-_KNOWN_BYTES: Final = 16 * 1024 * 1024
+_KNOWN_BYTES: Final = 24 * 1024 * 1024
 _KNOWN_BODY_MAX: Final = 4096
 _ADVICE_WAIT_S: Final = 2.0
 """How long a refusal waits for the advice that goes with it."""
@@ -83,7 +83,7 @@ class KnownRequests:
 
 def _bytes_of(body: bytes, prepared: Prepared) -> int:
     """About what is kept of a request, in bytes: a test holds it to what is."""
-    return 8192 + 8 * len(body) + 16384 * len(prepared.charges)
+    return 8192 + 8 * len(body) + 12288 * len(prepared.charges)
 
 
 class ChargeEndpoint:

@@ -314,7 +314,7 @@ class HoldExpired(ProblemError):
 
 
 class TooManyHolds(ProblemError):
-    """The dataset has as many open holds as it can have. Settle some, or charge instead."""
+    """The dataset, or who asks, has as many open holds as can be. Settle some, or charge instead."""
 
     code = "too-many-holds"
     title = "Too many holds are open"
