@@ -1,5 +1,6 @@
 """Stateless conversion: what charges would cost as a plan fixed in advance."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self
 
@@ -14,6 +15,7 @@ from accountant.grid import CURRENT_GRID
 from accountant.loss import Loss, total
 from accountant.mechanisms import Adjacency, AnyMechanism, Document, Number, Whole
 from accountant.odometer import Reading, loss_document, plan_readings
+from accountant.rules import root_up
 
 _FIXED = "Only if every charge and the moment of stopping were fixed in advance."
 
@@ -81,8 +83,9 @@ def _epsilons(loss: Loss, delta: float) -> Iterator[Reading]:
         return
     epsilon = conversions.zcdp_epsilon(loss.amount(grid.rho), delta)
     yield Reading("zcdp", "epsilon", finite(epsilon), delta, f"From rho, over all real orders. {_FIXED}")
-    mu = loss_document(loss)["mu"]
-    if mu is not None:
+    mu_squared = loss.amount(grid.mu_squared)
+    if math.isfinite(mu_squared):
+        mu = root_up(mu_squared)
         exact = conversions.gdp_epsilon(mu, delta)
         yield Reading("gdp", "epsilon", finite(exact), delta, f"From mu: exact for Gaussians. {_FIXED}")
 
@@ -100,7 +103,8 @@ def _deltas(loss: Loss, epsilon: float) -> Iterator[Reading]:
     if added == 0:
         zcdp = conversions.zcdp_delta(loss.amount(grid.rho), epsilon)
         yield Reading("zcdp", "delta", zcdp, None, f"From rho, over all real orders. {_FIXED}")
-        mu = loss_document(loss)["mu"]
-        if mu is not None:
+        mu_squared = loss.amount(grid.mu_squared)
+        if math.isfinite(mu_squared):
+            mu = root_up(mu_squared)
             gdp = conversions.gdp_delta(mu, epsilon)
             yield Reading("gdp", "delta", gdp, None, f"From mu: exact for Gaussians. {_FIXED}")

@@ -15,7 +15,7 @@ from accountant.limits import Limit
 from accountant.loss import Loss
 from accountant.mixture import Mixture
 from accountant.rounding import decimal, round_down
-from accountant.rules import ApproximateRule, if_stopped_now, root_up, too_much_delta
+from accountant.rules import ApproximateRule, if_stopped_now, mu_shown, too_much_delta
 from accountant.scopes import DATASET_SCOPE, EACH, split
 
 HOLDS: Final = {
@@ -149,14 +149,14 @@ def plan_readings(totals: Loss, delta: float) -> Iterator[Reading]:
     """The readings of a plan fixed in advance, and the totals in other notions; no state needed."""
     grid = totals.grid
     yield fixed_plan(totals, delta)
-    rho, mu_squared = totals.amount(grid.rho), totals.amount(grid.mu_squared)
+    rho = totals.amount(grid.rho)
     approximate = totals.units(grid.delta) != 0
-    mu = math.inf if approximate or math.isinf(mu_squared) else root_up(mu_squared)
-    yield Reading("zcdp", "rho", None if approximate else finite(rho), None, HOLDS["zcdp"])
+    mu = math.inf if approximate else mu_shown(totals)
+    yield Reading("zcdp", "rho", None if approximate else finite(totals.shown(grid.rho)), None, HOLDS["zcdp"])
     yield Reading("gdp", "mu", finite(mu), None, HOLDS["gdp"])
-    sum_delta = totals.amount(grid.delta)
+    sum_delta = totals.shown(grid.delta)
     basic_delta = min(1.0, sum_delta)
-    yield Reading("basic", "epsilon", finite(totals.amount(grid.pure)), basic_delta, HOLDS["basic"])
+    yield Reading("basic", "epsilon", finite(totals.shown(grid.pure)), basic_delta, HOLDS["basic"])
     rest = _rest(totals, delta)
     advanced = math.inf if rest <= 0 else conversions.advanced_epsilon(rho, rest)
     yield Reading("advanced", "epsilon", finite(advanced), delta, HOLDS["advanced"])
@@ -175,7 +175,7 @@ def fixed_plan(totals: Loss, delta: float) -> Reading:
     grid, rest = totals.grid, _rest(totals, delta)
     value, order = math.inf, None
     warnings: tuple[str, ...] = ()
-    pure = totals.amount(grid.pure)
+    pure = totals.shown(grid.pure)
     if rest >= 0:
         losses = totals.renyi()
         value, best = conversions.rdp_epsilon(losses, grid.orders, rest)
@@ -329,10 +329,9 @@ def budget_state(state: State, limit: Limit, etag: str) -> dict[str, Any]:
 def loss_document(loss: Loss) -> dict[str, float | None]:
     """The notions that a loss has a number in, rounded up; None for no bound."""
     grid = loss.grid
-    mu_squared = loss.amount(grid.mu_squared)
     return {
         "pure": finite(loss.shown(grid.pure)),
         "rho": finite(loss.shown(grid.rho)),
-        "mu": None if math.isinf(mu_squared) else root_up(mu_squared),
+        "mu": finite(mu_shown(loss)),
         "delta": finite(loss.shown(grid.delta)),
     }

@@ -61,6 +61,16 @@ def shown_down(numerator: int, denominator: int) -> float:
     return value if top * denominator <= numerator * bottom else math.nextafter(value, -math.inf)
 
 
+def root_shown(squared: Fraction) -> float:
+    """A float as near the root as can be whose shortest decimal is not below it: of 1/100 it is 0.1."""
+    if squared == 0:
+        return 0.0
+    found = math.nextafter(math.sqrt(squared), 0.0)
+    while decimal(found) ** 2 < squared:
+        found = next_up(found)
+    return found
+
+
 def floor_units(amount: Fraction, unit: Fraction) -> int:
     """A limit in whole units, rounded down."""
     return math.floor(amount / unit)

@@ -9,7 +9,7 @@ from accountant.grid import Grid
 from accountant.loss import Loss
 from accountant.mixture import Mixture
 from accountant.once import once
-from accountant.rounding import decimal, round_down, round_up, shown_down, shown_up
+from accountant.rounding import decimal, root_shown, round_down, round_up, shown_down, shown_up
 
 
 class Left(NamedTuple):
@@ -146,8 +146,7 @@ class GdpRule(CoordinateRule):
     """The sum of mu squared, shown as mu."""
 
     def spent(self, totals: Loss) -> float:
-        squared = super().spent(totals)
-        return squared if math.isinf(squared) else root_up(squared)
+        return math.inf if self._approximate(totals) else mu_shown(totals)
 
     def left(self, totals: Loss) -> Left:
         shown = Left.of_floats(self.limit, self.spent(totals))
@@ -158,8 +157,15 @@ class GdpRule(CoordinateRule):
         return shown._replace(left=left)  # squares add, so more is left than the difference
 
 
+def mu_shown(totals: Loss) -> float:
+    """The root of the sum of mu squared as people read it, rounded up; infinity for no bound."""
+    index = totals.grid.mu_squared
+    units = totals.units(index)
+    return math.inf if units is None else root_shown(units * totals.grid.units[index])
+
+
 def root_up(squared: float) -> float:
-    """Square root, rounded up."""
+    """Square root, rounded up: for computing with it."""
     return math.nextafter(math.sqrt(squared), math.inf) if squared else 0.0
 
 

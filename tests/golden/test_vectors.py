@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountant import conversions, odometer
+from accountant import conversions, odometer, rules
 from accountant.budgets import Charge, PureBudget
 from accountant.grid import GRID_V1, Grid
 from accountant.loss import Loss, total
@@ -142,7 +142,7 @@ def gaussian_rdp(row: Row) -> None:
 
 def gaussian_mu(params: dict[str, Any]) -> float:
     loss = gaussian(params["sigma"]).curve(GRID_V1).times(params.get("steps", 1))
-    return odometer.root_up(loss.amount(GRID_V1.mu_squared))
+    return rules.root_up(loss.amount(GRID_V1.mu_squared))
 
 
 def gaussian_delta(row: Row) -> None:
@@ -254,7 +254,7 @@ def response_pure(row: Row) -> None:
 def response_mu(row: Row) -> None:
     for redrawn, expected in zip(row["params"]["noise_parameter"], row["expected"], strict=True):
         loss = response({"buckets": 2, "noise_parameter": redrawn}, GRID_V1)
-        assert odometer.root_up(loss.amount(GRID_V1.mu_squared)) == pytest.approx(
+        assert rules.root_up(loss.amount(GRID_V1.mu_squared)) == pytest.approx(
             expected, rel=row["tolerance"]["rel"]
         )
 

@@ -117,7 +117,7 @@ def test_a_budget_takes_one_charge_of_its_own_size(name: str, number: float) -> 
         assert taken(accountant, kind.body(number), "k")
         [budget] = accountant.budgets("d")["items"]
         if name in EXACT and name != "delta":
-            assert (budget["used"], budget["left"]) == (1.0, 0.0)
+            assert (budget["spent"], budget["used"], budget["left"]) == (number, 1.0, 0.0)
             assert not taken(accountant, kind.body(1e-9), "more")
 
 
