@@ -458,6 +458,10 @@ class Book:
         if len(self._states) > STREAMS_CACHED:
             self._states.popitem(last=False)
 
+    def testify(self, stream: str, seen: Seen) -> None:
+        """What somebody else saw of a stream: before the first command."""
+        self._seen.setdefault(stream, seen)
+
     def seen(self, stream: str) -> Seen | None:
         """The end of a stream as last seen, if ever. For any thread."""
         return self._seen.get(stream)

@@ -87,6 +87,11 @@ class Teller:
         """The end of a stream as this process last saw it. What is read later must contain it."""
         return self._book.seen(stream)
 
+    def testify(self, stream: str, seen: Seen) -> None:
+        """Take another's word for the end of a stream, before the first command; and look for it."""
+        self._book.testify(stream, seen)
+        self.look(stream)
+
     def streams(self) -> list[str]:
         """Every stream that this process has seen."""
         return self._book.streams()

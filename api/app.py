@@ -31,6 +31,7 @@ from api.routes.endpoint import endpoint
 from api.settings import Settings
 from api.sign_ins import SignIns
 from api.waiting import LoopSink
+from api.witnessing import begin, keep, open_witness
 
 log = logging.getLogger("odometer.api")
 
@@ -85,8 +86,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.teller_died = True
         os.kill(os.getpid(), signal.SIGTERM)
 
+    # In the process that answers, and before it does: `odometer serve` has set which file it is.
+    witness = open_witness(settings.witness, settings.store)
     accountant = Accountant(store, on_death=end)
+    keeper = None
     try:
+        await run_in_threadpool(begin, store, witness)
+        keeper = await run_in_threadpool(keep, store, witness, accountant.teller)
         ring = await run_in_threadpool(KeyRing, store, settings.key_refresh_s)
         app.state.first_key = await run_in_threadpool(ring.create_first)
         sink = LoopSink(accountant.teller, settings.slow_after_s)
@@ -106,6 +112,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             app.router.routes.remove(charge)
             sink.close()
     finally:
+        if keeper is not None:
+            await run_in_threadpool(keeper.close)
         await run_in_threadpool(accountant.close)
 
 

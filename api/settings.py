@@ -19,6 +19,10 @@ class Settings(BaseSettings):
     allow_volatile_store: bool = False
     """Serve on a Redis even when its settings let it lose what it acknowledged. For tests: a loss that is
     forgotten is spent a second time."""
+    witness: str = ""
+    """A file that remembers how far the ledger was, so that an older copy of it is known for one: not beside
+    the ledger, and not in its backups. `none` for none. Unless given, `odometer serve` keeps it in
+    privacy-odometer/witness.jsonl below XDG_STATE_HOME (~/.local/state)."""
     slow_after_s: float = Field(default=10.0, gt=0, le=600)
     """Seconds after which an append that has not returned counts as unsure: its callers get 503."""
     key_refresh_s: float = Field(default=1.0, gt=0, le=60)

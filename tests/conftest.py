@@ -1,9 +1,14 @@
 """For all tests: the folders that need a target of their own, and the refusal of skips where asked."""
 
+import os
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+# Of a program that a test starts, and of those that it starts: not in the home of whoever runs the tests.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="odometer-tests-")
 
 APART = ("browser", "hooks", "openapi", "system")
 """Folders under tests/ that need what a fresh machine lacks. Collected only when they are named."""

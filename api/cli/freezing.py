@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
+from api.cli import faults
 from api.cli.asked import Dataset
-from api.cli.common import Format, Key, Output, Url, connected, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, end, out, print_json, stored
+from api.cli.serve import read_settings
 from api.cli.tables import budget_blocks, dataset_line
 from odometer_client.connection import DEFAULT_URL
 
@@ -15,6 +17,17 @@ def unfreeze(
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why this is right, in one line: it becomes an entry.")
     ],
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The store, while no service runs on it: of what is gone altogether (a dataset, `~keys`, or "
+            "all: `~ledger`).",
+        ),
+    ] = None,
+    witness: Annotated[
+        str | None, typer.Option(metavar="PATH", help="With --store: the witness; ODOMETER_WITNESS.")
+    ] = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
@@ -24,6 +37,9 @@ def unfreeze(
     What the lost entries spent is spent, and no longer counted: look at `odometer ledger` first, and
     restore the store instead if there is a copy that has them.
     """
+    if store is not None:
+        _without_a_ledger(dataset, reason, store, witness)
+        return
     with connected(url, key) as client:
         going_on = client.unfreeze(dataset, reason)
     if format_ is Format.json:
@@ -31,3 +47,28 @@ def unfreeze(
         return
     out.print(dataset_line(going_on))
     budget_blocks(going_on.budgets)
+
+
+def _without_a_ledger(stream: str, reason: str, url: str, path: str | None) -> None:
+    """What has no ledger any more to write the decision into: the witness keeps it."""
+    from accountant.stores import EMPTY_HEAD
+    from accountant.teller import utc_now
+    from accountant.witness import EVERYTHING, KEYS
+    from api.witnessing import default_witness, open_witness
+
+    settings = read_settings(**({"store": url} | ({"witness": path} if path else {})))
+    found = open_witness(settings.witness or default_witness(), url)
+    if found is None:
+        end("there is no witness: nothing is refused for its sake", faults.REFUSED)
+    with stored(url) as opened:
+        there = stream not in (EVERYTHING, KEYS) and opened.load(stream, [])[0] != EMPTY_HEAD
+        if there or (stream == EVERYTHING and opened.streams("", 1)):
+            end(
+                f"{stream} is not gone: start the service, which freezes what is behind; unfreeze it there",
+                faults.REFUSED,
+            )
+    known = found.read()
+    if not known or (stream != EVERYTHING and stream not in known):
+        end(f"the witness {found.path} knows nothing of {stream} in this store", faults.REFUSED)
+    found.accept(stream, reason, utc_now())
+    out.print(f"{stream}: the service goes on without what was lost", soft_wrap=True)

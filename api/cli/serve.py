@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from api.cli import faults
-from api.cli.common import end
+from api.cli.common import end, shown_store
+from api.witnessing import default_witness
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -47,6 +48,13 @@ def serve(
             help="Serve even on a Redis that may lose what it acknowledged; ODOMETER_ALLOW_VOLATILE_STORE.",
         ),
     ] = None,
+    witness: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="What remembers how far the ledger was, elsewhere than that; ODOMETER_WITNESS.",
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="critical to debug; ODOMETER_LOG_LEVEL.")
     ] = None,
@@ -63,6 +71,7 @@ def serve(
         "store": store,
         "allow_volatile_store": allow_volatile_store,
         "log_level": log_level,
+        "witness": witness,
     }
     settings = read_settings(**{name: value for name, value in given.items() if value is not None})
     logging.basicConfig(
@@ -70,6 +79,8 @@ def serve(
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
+    if not settings.witness:
+        settings = settings.model_copy(update={"witness": default_witness()})
     listener = _listen(settings.host, settings.port)
     with listener:
         _try_store(settings)
@@ -130,10 +141,12 @@ def _try_store(settings: "Settings") -> None:
     from accountant.errors import OdometerError
     from accountant.stores import open_store
     from api.auth import KeyRing
+    from api.witnessing import begin, open_witness
 
     try:
         store = open_store(settings.store, allow_volatile=settings.allow_volatile_store)
         try:
+            begin(store, open_witness(settings.witness, settings.store))
             KeyRing(store)
         finally:
             store.close()
@@ -209,8 +222,19 @@ def _stop(_number: int, _frame: object) -> None:
     raise SystemExit(0)
 
 
+def _say_new(url: str) -> None:
+    """A ledger that was made now has a full budget: whoever mistyped its name must see that."""
+    if not url.startswith("memory:"):
+        print(
+            f"NEW LEDGER: {shown_store(url)} was empty. Nothing that was spent elsewhere is counted in it: "
+            "if there is a ledger already, stop, and look at --store",
+            flush=True,
+        )
+
+
 def _announce(app: "FastAPI", host: str, listener: socket.socket) -> None:
     if app.state.first_key is not None:
+        _say_new(app.state.settings.store)
         print(f"admin key (shown once): {app.state.first_key}", flush=True)
         app.state.first_key = None
     shown = f"[{host}]" if ":" in host else host

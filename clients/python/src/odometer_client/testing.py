@@ -73,7 +73,7 @@ def serve(
     arguments = [*(command or [_odometer()]), "serve", "--store", store]
     arguments += ["--host", "127.0.0.1", "--port", str(port)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ODOMETER_")}
-    environment["PYTHONUNBUFFERED"] = "1"
+    environment |= {"PYTHONUNBUFFERED": "1", "ODOMETER_WITNESS": "none"}  # a ledger that goes away with it
     process = subprocess.Popen(  # noqa: S603
         arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     )
