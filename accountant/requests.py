@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from accountant.budgets import ANY_BUDGET, Budget
 from accountant.commands import Caller, Prepared, prepare
-from accountant.documents import dumps, read_json, validated
+from accountant.documents import dumps, misread, read_json, understood
 from accountant.effort import check_effort
 from accountant.errors import (
     Forbidden,
@@ -160,14 +160,24 @@ def page_limit(limit: int) -> int:
     return limit
 
 
-def named_budget(body: Body | Mapping[str, Any], name: str) -> Budget:
-    """A budget document under the name it is stored under. Raises MalformedBody or InvalidRequest."""
+def named_budget(body: Body | Mapping[str, Any], name: str, before: Budget) -> Budget:
+    """A budget document under the name it is stored under. Raises MalformedBody or InvalidRequest.
+
+    A rule that is younger than the budget as it was `before` does not hold for what is left as it was: its
+    limit can be changed whatever its workload is.
+    """
     document = read_json(body) if isinstance(body, bytes) else dict(body)
     if isinstance(document, dict) and document.setdefault("name", name) != name:
         raise InvalidRequest(
             "name: a budget keeps its name", errors=[{"field": "name", "message": "differs"}]
         )
-    return validated(ANY_BUDGET, document)
+    wrong = misread(document)
+    if wrong is not None:
+        raise wrong
+    budget, refused = understood(ANY_BUDGET, document)
+    if refused is not None and not before.same_weights(budget):
+        raise refused
+    return budget
 
 
 def mechanism_document(kind: type[Mechanism]) -> dict[str, Any]:

@@ -81,6 +81,12 @@ def next_up(value: float) -> float:
     return math.nextafter(value, math.inf)
 
 
+def half_up(value: float) -> float:
+    """Half of it; of the least floats, which have none, the next above."""
+    half = value / 2
+    return half if half * 2 >= value else next_up(half)
+
+
 def log_up(ratio: Fraction) -> float:
     """Logarithm of an exact ratio >= 1, rounded up; accurate near 1, where it matters most."""
     logarithm = math.log1p(float(ratio - 1)) if ratio < 2 else math.log(float(ratio))

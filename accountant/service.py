@@ -149,7 +149,7 @@ class Accountant(Desk):
                 "send If-Match with the budget's etag, so that no one else's change is lost",
                 etag=etag(before),
             )
-        budget = named_budget(body, budget_name)
+        budget = named_budget(body, budget_name, before.budget)
         _warm(dataset.dataset.grid, budget)
         state = self._change(name, SetBudgetCommand(budget, principal, if_match))
         document = self._budget_state(state, budget_name)

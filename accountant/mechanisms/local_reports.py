@@ -12,7 +12,7 @@ from accountant.loss import Amount, Curve
 from accountant.mechanisms.base import STORED, Adjacency, Mechanism, Number, Whole, bounded
 from accountant.mechanisms.local import RandomizedResponse
 from accountant.mechanisms.stated import Pure
-from accountant.rounding import decimal, next_up, round_up
+from accountant.rounding import decimal, half_up, next_up, round_up
 
 MOST_EPSILON = 100.0
 
@@ -70,7 +70,7 @@ class UnaryEncoding(Mechanism):
         if self.optimized_epsilon is not None:
             epsilon, p = self.optimized_epsilon, Fraction(1, 2)
             # Near 1/2 by the difference, in the tail by the tail: either keeps its relative accuracy.
-            near = Fraction(1, 2) - Fraction(math.tanh(epsilon / 2)) / 2
+            near = Fraction(1, 2) - Fraction(math.tanh(half_up(epsilon))) / 2
             q = near if epsilon < 1 else Fraction(1 / (1 + math.exp(epsilon)))
             pure = decimal(epsilon)
         else:
@@ -256,7 +256,7 @@ def _coins(count: int, p: Fraction, q: Fraction, epsilon: float, pure: Amount, g
     epsilon: rho = epsilon^2/8 and the mu of half of it (see `exponential`); a pair is pure epsilon too.
     """
     each = Fraction(pure)
-    half, whole = Fraction(renyi.pure_mu(epsilon / 2)) ** 2, Fraction(renyi.pure_mu(epsilon)) ** 2
+    half, whole = Fraction(renyi.pure_mu(half_up(epsilon))) ** 2, Fraction(renyi.pure_mu(epsilon)) ** 2
     pair = Curve.of(
         grid,
         renyi_local.coins(p, q, grid),

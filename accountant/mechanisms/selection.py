@@ -11,7 +11,7 @@ from accountant.loss import Curve
 from accountant.mechanisms.base import Mechanism, Number, bounded
 from accountant.mechanisms.stated import Pure
 from accountant.renyi_selection import bounded_range
-from accountant.rounding import decimal
+from accountant.rounding import decimal, half_up
 
 MOST_EPSILON = 1e3
 
@@ -50,7 +50,7 @@ class Exponential(Mechanism):
             bounded_range(self.epsilon, grid),
             pure=epsilon,
             rho=epsilon**2 / 8,
-            mu_squared=Fraction(renyi.pure_mu(self.epsilon / 2)) ** 2,
+            mu_squared=Fraction(renyi.pure_mu(half_up(self.epsilon))) ** 2,
         )
 
     def noisier(self, factor: float) -> Self | None:

@@ -194,3 +194,18 @@ def test_so_many_releases_cost_as_many_times_one(epsilon: float, count: int) -> 
     place = CURRENT_GRID.exact_orders.index(Fraction(2))
     assert loss.values[place] == math.ceil(count * decimal(epsilon) / CURRENT_GRID.units[place])
     assert loss.unbounded[place + 1] == count
+
+
+def test_the_limit_of_an_old_budget_can_be_changed_whatever_its_workload_is(
+    accountant: Accountant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other parts are left as they were; anything else is judged by the rules of today."""
+    work = [{"mechanism": curve([2, 3], [0, 1]), "count": 1}]
+    budget = {"name": "old", "kind": "approximate", "epsilon": 1, "delta": 1e-6, "workload": work}
+    with monkeypatch.context() as before:
+        before.setattr(stated, "contradiction", lambda _: None)
+        accountant.add_budget("d", budget, "root")
+    assert accountant.change_budget("d", "old", {**budget, "epsilon": 2}, '"v1"', "root")["limit"] == 2
+    for change in ({"delta": 1e-7}, {"workload": [*work, *work]}):
+        with pytest.raises(InvalidRequest, match="contradict each other"):
+            accountant.change_budget("d", "old", {**budget, **change}, '"v2"', "root")

@@ -16,6 +16,8 @@ from accountant import documents
 from accountant.budgets import Charge
 from accountant.documents import Misread, misread, number_of, read_json
 from accountant.errors import InvalidRequest, MalformedBody
+from accountant.grid import CURRENT_GRID
+from accountant.mechanisms import ANY_MECHANISM
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 from accountant.verify import verify
@@ -173,3 +175,37 @@ def test_a_ledger_with_a_number_that_is_none_is_found(accountant: Accountant, te
     [item] = json.loads(body)["command"]["charges"]
     with pytest.raises(ValueError, match=r"is no number as a ledger holds it|finite"):
         Charge.of_ledger(item)
+
+
+G = {"kind": "gaussian", "noise_multiplier": 1.0}
+LEAST: list[dict[str, Any]] = [
+    *({"kind": kind, "epsilon": 5e-324} for kind in ("pure", "exponential", "permute_and_flip")),
+    {"kind": "report_noisy_max", "noise": "laplace", "epsilon": 5e-324},
+    {"kind": "randomized_response", "k": 2, "epsilon": 5e-324},
+    {"kind": "randomized_response", "k": 10**6, "epsilon": 5e-324},
+    {"kind": "local_hashing", "buckets": 3, "epsilon": 5e-324},
+    {"kind": "unary_encoding", "optimized_epsilon": 5e-324},
+    {"kind": "unary_encoding", "symmetric_epsilon": 5e-324},
+    {"kind": "count_mean_sketch", "epsilon": 5e-324},
+    {"kind": "shuffled", "epsilon0": 5e-324, "population": 10**12, "delta": 1e-6},
+    {"kind": "zcdp", "rho": 5e-324},
+    {"kind": "gdp", "mu": 5e-324},
+    {"kind": "renyi_curve", "orders": [2], "epsilons": [5e-324]},
+    {"kind": "poisson_subsampled", "base": G, "sampling_rate": 5e-324},
+    {"kind": "grouped", "base": {"kind": "pure", "epsilon": 5e-324}, "group_size": 2},
+]
+
+
+@pytest.mark.parametrize("mechanism", LEAST, ids=lambda one: str(one["kind"]))
+def test_no_parameter_above_zero_is_charged_as_nothing(mechanism: dict[str, Any]) -> None:
+    """Down to the least float: at every coordinate but delta a unit at least, or no bound."""
+    loss = ANY_MECHANISM.validate_python(mechanism).curve(CURRENT_GRID).times(1)
+    for place in range(CURRENT_GRID.delta):
+        assert loss.values[place] > 0 or loss.unbounded[place] > 0
+
+
+def test_the_least_delta_is_a_unit() -> None:
+    mechanism = {"kind": "approximate", "epsilon": 0.0, "delta": 5e-324}
+    assert (
+        ANY_MECHANISM.validate_python(mechanism).curve(CURRENT_GRID).times(1).values[CURRENT_GRID.delta] == 1
+    )
