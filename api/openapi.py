@@ -37,7 +37,8 @@ _TAGS: Final = {
     "mechanisms": "Every kind of mechanism, with its parameters, price and source.",
     "convert": "What a plan would cost.",
     "dp-events": "Plans of another library.",
-    "keys": "API keys.",
+    "keys": "API keys: what a principal asks with.",
+    "principals": "Who asks: each has an odometer, and keeps it when its keys change.",
     "me": "Whose key this is.",
 }
 _SLUG: Final = "^[a-z0-9][a-z0-9_-]{0,63}$"
@@ -47,6 +48,7 @@ _PLACES: Final = {
     "hold": ("The `id` of the hold's receipt, whole.", r"^([0-9a-f]{4}-)?[1-9][0-9]{0,15}\.[0-9a-f]{8}$"),
     "session": ("The `id` that was said when it was opened, whole.", r"^[1-9][0-9]{0,15}\.[0-9a-f]{8}$"),
     "key": ("The key's id; not its token.", "^k_[0-9a-f]{16}$"),
+    "principal": ("The principal's id.", "^[A-Za-z0-9_.:-]{1,64}$"),
 }
 """What stands in a path."""
 
@@ -79,7 +81,7 @@ def describe(title: str, version: str, description: str) -> dict[str, Any]:
             "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/", "description": "Where this description was read."}],
-        "tags": [{"name": tag, "description": _TAGS.get(tag, tag)} for tag in tags],
+        "tags": [{"name": tag, "description": _TAGS[tag]} for tag in tags],
         "paths": paths,
         "components": {
             "schemas": dict(sorted(schemas.components.items())),
@@ -225,7 +227,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _in_path(name: str) -> dict[str, Any]:
-    said, pattern = _PLACES.get(name, (f"The {name}'s id.", "^[^/]+$"))
+    said, pattern = _PLACES[name]
     schema = {"type": "string", "pattern": pattern}
     return {"name": name, "in": "path", "required": True, "description": said, "schema": schema}
 

@@ -86,12 +86,27 @@ def _fill(running: Live) -> None:
     )
     running.open("phones", composition="by_unit", shards=2, budgets=[_zcdp("each", 4, scope="unit/*")])
     assert running.charge("phones", "u", {**ONE, "units": ["phone:1"]}).status_code == 201
+    _fill_to_the_brim(running)
     for name in ("frozen", "thawed"):
         running.open(name)
         running.charge(name, "one")
         freeze(running, name)
     reason = {"reason": f"Nothing was released. {MARKUP}"}
     assert running.ask("POST", "/v1/datasets/thawed/unfreeze", json=reason).status_code == 200
+
+
+def _fill_to_the_brim(running: Live) -> None:
+    """Several budgets, so that the weights are those of none; charged to the limit of the first."""
+    life = {"name": "life", "kind": "approximate", "epsilon": 4, "delta": 1e-6}
+    each = {"name": "each", "kind": "approximate", "epsilon": 4.5, "delta": 1e-6, "scope": "principal/*"}
+    wide = {**life, "name": "wide", "epsilon": 40}
+    running.open("full", budgets=[life, wide, each, _zcdp("day", 100, window="day")])
+    for noise in (8, 50, 400):
+        body = {"mechanism": {**GAUSSIAN, "noise_multiplier": noise}, "count": 10**7}
+        fits = running.ask("POST", "/v1/datasets/full/checks", json=body).json()["would_fit"]
+        if fits["largest_count"]:
+            charge = {**body, "count": fits["largest_count"]}
+            assert running.charge("full", f"noise-{noise}", charge).status_code == 201
 
 
 def _hold(running: Live, dataset: str, key: str, count: int, role: str) -> str:
@@ -377,6 +392,105 @@ def test_a_page_with_a_frozen_shard_says_why_its_holds_are_not_shown(visitor, ru
     expect(trouble).to_contain_text("The open holds are not shown")
     expect(visitor.page.locator("#holds-panel")).to_be_hidden()
     expect(_budget(visitor, "each")).to_be_visible()
+
+
+def test_a_budget_that_takes_nothing_more_is_exhausted(visitor) -> None:
+    """Where it is shown as 100 %, though a last bit of it is left."""
+    _see(visitor, "/datasets/full")
+    row = _budget(visitor, "life")
+    expect(row.locator(".bar-share")).to_have_text("100 %")
+    expect(row.locator(".chip")).to_have_text("Exhausted")
+    visitor.open("/")
+    card = visitor.page.locator(".card", has_text="full").first
+    expect(card.locator("[data-budget=life] .chip")).to_have_text("Exhausted")
+    expect(visitor.page.locator("#summary")).to_contain_text("with an exhausted budget")
+
+
+def test_a_reading_above_a_limit_that_is_kept_says_why(visitor, running: Live) -> None:
+    _see(visitor, "/datasets/full")
+    now = running.ask("GET", "/v1/datasets/full/odometer").json()["readings"]
+    epsilon = next(each["value"] for each in now if each["name"] == "if_stopped_now")
+    assert epsilon > 4
+    note = visitor.page.locator("#reading .above-note")
+    expect(note).to_contain_text("above the limit of life (ε 4 of 4), which is kept")
+    expect(note).to_contain_text("weights")
+    visitor.open("/datasets/shared")
+    expect(visitor.page.locator("#reading")).to_contain_text("if stopped now")
+    expect(visitor.page.locator("#reading .above-note")).to_have_count(0)
+    visitor.picture("full")
+
+
+def test_a_principal_has_one_epsilon_on_a_page_and_one_line_of_why_its_budget_differs(visitor) -> None:
+    """The comparison as plans fixed in advance is for datasets where no budget is for each principal."""
+    _see(visitor, "/datasets/full")
+    expect(_panel(visitor, "principal")).to_contain_text("A budget counts with weights of its own")
+    expect(visitor.page.locator("#principals")).to_be_hidden()
+    expect(visitor.page.locator("#mechanisms")).to_be_visible()
+    visitor.open("/datasets/regions")
+    expect(visitor.page.locator("#principals")).to_be_visible()
+
+
+def test_what_the_chart_does_not_draw_is_said(visitor) -> None:
+    _see(visitor, "/datasets/full")
+    expect(visitor.page.locator("#history .undrawn")).to_contain_text("Not drawn: day, each.")
+
+
+def test_nothing_used_is_an_empty_bar(visitor, running: Live) -> None:
+    running.open("untouched")
+    _see(visitor, "/datasets/untouched")
+    assert _budget(visitor, "life").locator(".bar-full").evaluate("each => each.offsetWidth") == 0
+
+
+def test_the_overview_shows_what_is_held(visitor) -> None:
+    _see(visitor, "/")
+    card = visitor.page.locator(".card", has=visitor.page.get_by_role("link", name="shared"))
+    expect(card.locator("[data-budget=life] .bar-held")).to_be_visible()
+    expect(card.locator("[data-budget=life]")).to_contain_text("of which held")
+
+
+def test_a_dataset_by_unit_says_where_its_charges_are(visitor) -> None:
+    _see(visitor, "/")
+    card = visitor.page.locator(".card", has=visitor.page.get_by_role("link", name="phones"))
+    expect(card).to_contain_text("charges are in its shards")
+    visitor.open("/datasets/phones")
+    expect(visitor.page.locator("#facts")).to_contain_text("those of the shards, which have the charges")
+
+
+@pytest.mark.parametrize("name", ["shared", "regions", "phones", "full"])
+def test_nothing_leaves_its_card_on_a_phone(visitor, name: str) -> None:
+    visitor.page.set_viewport_size({"width": 390, "height": 800})
+    for path in ("/", f"/datasets/{name}"):
+        visitor.open(path)
+        if path == "/":
+            visitor.sign_in()
+        expect(visitor.page.get_by_role("button", name="Refresh")).to_be_enabled()
+        outside = visitor.page.evaluate(
+            """() => [...document.querySelectorAll(".panel button, .panel input, .panel .chip, .panel dd")]
+              .filter((each) => each.offsetParent !== null && !each.closest(".segments, .scroll"))
+              .filter((each) => {
+                const card = each.closest(".panel").getBoundingClientRect();
+                const box = each.getBoundingClientRect();
+                return box.left < card.left - 0.5 || box.right > card.right + 0.5;
+              }).map((each) => each.outerHTML.slice(0, 120))"""
+        )
+        assert outside == []
+
+
+def test_the_description_of_the_api_is_dark_in_the_dark(visitor) -> None:
+    page = visitor.page
+    page.emulate_media(color_scheme="dark")
+    visitor.open("/docs")
+    expect(page.locator(".opblock").first).to_be_visible()
+    visitor.picture("docs-dark")
+    lightest = page.evaluate(
+        """() => Math.max(...[...document.querySelectorAll("html, body, #swagger, .swagger-ui, .opblock")]
+          .map((each) => getComputedStyle(each).backgroundColor.match(/[\\d.]+/g).map(Number))
+          .filter(([, , , alpha]) => alpha === undefined || alpha > 0.5)
+          .map(([red, green, blue]) => Math.max(red, green, blue)))"""
+    )
+    assert lightest < 100
+    page.emulate_media(color_scheme="light")
+    expect(page.locator("html")).not_to_have_class("dark-mode")
 
 
 @pytest.mark.parametrize("name", ["shared", "regions", "phones", "frozen"])

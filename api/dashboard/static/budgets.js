@@ -6,6 +6,7 @@ import { until } from "./times.js";
 import { budgetKind, scopeWords, windowWord } from "./words.js";
 
 const LOW_FROM = 0.8;
+const FULL_FROM = 0.999; // from there on it is shown as 100 %, and what is left takes no charge that anybody would make
 
 /** Whether each of many scopes has this budget, so that nothing is spent of it as a whole. */
 export function forEach(budget) {
@@ -16,7 +17,7 @@ export function forEach(budget) {
 export function standing(budget) {
   if (forEach(budget)) return { tone: "each", word: "One for each" };
   if (budget.spent === null) return { tone: "none", word: "No bound" };
-  if (budget.left <= 0 || budget.used >= 1) return { tone: "bad", word: "Spent" };
+  if (budget.left <= 0 || budget.used > FULL_FROM) return { tone: "bad", word: "Exhausted" };
   if (budget.used >= LOW_FROM) return { tone: "low", word: "Running low" };
   return { tone: "good", word: "Within budget" };
 }
@@ -37,7 +38,7 @@ function shares(budget) {
 }
 
 function part(kind, share) {
-  const element = h("div", { class: kind });
+  const element = h("div", { class: share > 0 ? kind : `${kind} nothing` });
   element.style.setProperty("width", `${share * 100}%`);
   return element;
 }
@@ -89,6 +90,17 @@ function figures(budget, symbol) {
     figure("Left", with_(down(budget.spent === null ? 0 : Math.max(0, budget.left ?? 0))), "left"),
     limit,
   ];
+}
+
+/** Why an ε at a dataset's weights is above the limit of budgets that are kept; null where none is. */
+export function aboveLimits(epsilon, delta, budgets) {
+  const kept = budgets.filter((each) => ["pure", "approximate"].includes(each.kind) && each.spent !== null && each.spent !== undefined && each.spent <= each.limit && each.limit < epsilon);
+  if (!kept.length) return null;
+  const named = kept.map((each) => {
+    const at = each.kind === "approximate" && Number(each.delta) !== delta ? ` at δ = ${exact(Number(each.delta))}` : "";
+    return `${each.name ?? each.budget} (ε ${up(each.spent)} of ${exact(each.limit)}${at})`;
+  });
+  return `This is above the limit of ${named.join(" and ")}, which is kept. Both numbers are true: a budget counts with weights that were fixed for its own limit, this reading with those of the dataset.`;
 }
 
 /** A row for one BUDGET_STATE document; `partitioned`: a dataset's budget holds for each of its partitions. */

@@ -9,7 +9,7 @@ import { showHolds } from "./holds.js";
 import { startLedger } from "./ledger.js";
 import { count, exact, when } from "./numbers.js";
 import { showHero, showNoHero, showReadings, startDelta } from "./readings.js";
-import { eachNote, showScopes } from "./scopes.js";
+import { eachNote, kindsOf, showScopes } from "./scopes.js";
 import { showShares } from "./shares.js";
 import { showSpend } from "./spend.js";
 import { showUnits, startUnits } from "./units.js";
@@ -26,7 +26,7 @@ function facts(dataset) {
     fact("Neighbours", adjacency(dataset.adjacency)),
     fact("δ", exact(dataset.delta)),
     dataset.composition === "sequential" ? null : fact("Composes", composition(dataset)),
-    fact("Entries", count(dataset.sequence)),
+    dataset.composition === "by_unit" ? fact("Entries", `${count(dataset.sequence)}, and those of the shards, which have the charges`) : fact("Entries", count(dataset.sequence)),
     fact("Opened", h("time", { datetime: dataset.created, title: dataset.created }, when(dataset.created).slice(0, 10))),
     dataset.closed ? chip("Closed", "none", "Nothing more can be charged") : null,
     dataset.odometer_only ? chip("Odometer only") : null,
@@ -96,9 +96,9 @@ async function showWhole(dataset) {
   fill(byId("budgets"), budgets(dataset, odometer.budgets));
   showHero(odometer, { partitioned: dataset.composition === "by_partition" });
   showReadings(odometer);
-  showSpend(spent);
+  showSpend(spent, { listed: kindsOf(dataset).includes("principal") });
   showHolds(holds, known);
-  showHistory(history);
+  showHistory(history, odometer.budgets);
   await Promise.all([showScopes(root, dataset, known), showShares(root, dataset)]);
   return null;
 }

@@ -1,5 +1,10 @@
 // Swagger UI over this service's own schema; no validator badge, which would call another host.
 
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const dress = () => document.documentElement.classList.toggle("dark-mode", dark.matches); // Swagger UI's own name for it
+dress();
+dark.addEventListener("change", dress);
+
 const place = document.getElementById("swagger");
 SwaggerUIBundle({
   url: place.dataset.openapi,

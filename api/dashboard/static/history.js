@@ -95,8 +95,16 @@ function redraw() {
   draw().catch(() => fill(byId("chart"), h("p", { class: "muted" }, "The chart could not be loaded. The table below has its points.")));
 }
 
+/** Which budgets have no line, and why: what starts anew has no one number over time, nor has one for each of many. */
+function undrawn(points, budgets) {
+  const drawn = new Set(points.flatMap((p) => Object.keys(p.used ?? {})));
+  const names = budgets.map((each) => each.name).filter((name) => !drawn.has(name));
+  if (!names.length) return null;
+  return h("p", { class: "small muted undrawn" }, `Not drawn: ${names.join(", ")}. Only budgets of the whole dataset for life have a line; where the others stand is above.`);
+}
+
 /** Show a HISTORY document: the table at once, the line as soon as the library is there. */
-export function showHistory({ points }) {
+export function showHistory({ points }, states) {
   shown = points;
   const budgets = points.some((p) => Object.keys(p.used ?? {}).length > 0);
   document.querySelector("input[name=what][value=used]").disabled = !budgets;
@@ -111,7 +119,7 @@ export function showHistory({ points }) {
   const chart = h("div", { id: "chart", role: "img", "aria-label": label }, h("p", { class: "muted" }, "Drawing …"));
   const first = points.find((p) => p.if_stopped_now === null);
   const gap = first ? h("p", { class: "small warning" }, `From entry ${first.sequence} on there is no bound on ε, so the line ends there.`) : null;
-  fill(byId("history"), chart, gap, asTable(points));
+  fill(byId("history"), chart, gap, undrawn(points, states), asTable(points));
   redraw();
 }
 

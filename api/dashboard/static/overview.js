@@ -1,6 +1,6 @@
 // The overview: every dataset with its budgets, the fullest first among those loaded.
 
-import { attempt, get, refreshing } from "./api.js";
+import { attempt, get, Problem, refreshing } from "./api.js";
 import { budgetRow, fullness, standing } from "./budgets.js";
 import { byId, chip, fill, h } from "./dom.js";
 import { explained, frozenShards, word as problemWord } from "./frozen.js";
@@ -42,7 +42,8 @@ function card(dataset) {
   const budgets = dataset.odometer_only
     ? [h("p", { class: "muted small" }, "Counts what is spent and refuses nothing: this dataset was opened without a budget.")]
     : dataset.budgets.map((budget) => budgetRow(budget, { partitioned }));
-  const entries = `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`;
+  const own = `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`;
+  const entries = dataset.composition === "by_unit" ? `${own}, charges are in its shards` : own;
   return h(
     "article",
     { class: "panel card" },
@@ -89,7 +90,7 @@ function summary() {
   if (frozen) parts.push(`${frozen} frozen`);
   if (troubled.length > frozen) parts.push(`${troubled.length - frozen} damaged`);
   if (of("low")) parts.push(`${of("low")} running low`);
-  if (of("bad")) parts.push(`${of("bad")} with a spent budget`);
+  if (of("bad")) parts.push(`${of("bad")} with an exhausted budget`);
   if (of("none")) parts.push(`${of("none")} without a bound`);
   return parts.join(" · ");
 }
@@ -107,6 +108,23 @@ function show() {
   byId("datasets").setAttribute("aria-busy", "false");
 }
 
+/** What of each budget is held: the list does not say it, so the few datasets with open holds are asked. */
+async function showHeld(datasets) {
+  const waiting = datasets.filter((each) => each.open_holds && !each.problem);
+  const ask = async () => {
+    for (let dataset = waiting.pop(); dataset; dataset = waiting.pop()) {
+      try {
+        dataset.budgets = (await get(`/v1/datasets/${encodeURIComponent(dataset.name)}/odometer`)).budgets;
+      } catch (error) {
+        if (!(error instanceof Problem)) throw error; // its bars stay whole, and its own page says what is wrong
+      }
+    }
+  };
+  if (!waiting.length) return;
+  await Promise.all([ask(), ask(), ask(), ask()]);
+  show();
+}
+
 async function load(after = null) {
   const query = new URLSearchParams({ limit: String(PAGE) });
   if (after !== null) query.set("after", after);
@@ -115,6 +133,7 @@ async function load(after = null) {
     state.datasets = after === null ? page.items : [...state.datasets, ...page.items];
     state.next = page.next;
     show();
+    await showHeld(page.items);
   } catch (error) {
     if (!state.datasets.length) byId("summary").textContent = "The datasets could not be read.";
     byId("datasets").setAttribute("aria-busy", "false");

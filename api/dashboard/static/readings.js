@@ -1,6 +1,7 @@
 // The odometer's readings: the big one, and the table that says of each number when it holds.
 
 import { get, Problem } from "./api.js";
+import { aboveLimits } from "./budgets.js";
 import { byId, chip, fill, h, table } from "./dom.js";
 import { exact, up, upOnWheels } from "./numbers.js";
 import { lossWords, reading, symbol } from "./words.js";
@@ -43,8 +44,16 @@ export function showHero(odometer, { partitioned = false } = {}) {
     h("p", { class: "hero-at" }, `if stopped now, at δ = ${exact(now.delta ?? odometer.delta)}`),
     partitioned ? h("p", { class: "small" }, WORST) : null,
     held(odometer.held),
+    above(now, odometer),
     h("p", { class: "small muted" }, now.holds),
   );
+}
+
+/** Why the reading may stand above a limit: said wherever it does. */
+function above(now, { delta, budgets }) {
+  const whole = (budgets ?? []).filter((each) => !each.window && (each.scope ?? "dataset") === "dataset");
+  const why = now.value === null ? null : aboveLimits(now.value, now.delta ?? delta, whole);
+  return why === null ? null : h("p", { class: "small above-note" }, why);
 }
 
 /** What is spent but may come back, apart from what is spent for good. */

@@ -57,7 +57,8 @@ function intro(kind, dataset) {
     team: "What a team lost is what its keys charged.",
     group: "Runs that were charged together.",
   }[kind];
-  return `${have} ${what}`.trim();
+  const numbers = names.length ? "A budget counts with weights of its own, so that its share of a limit is not this ε over that limit: both hold." : "";
+  return `${have} ${what} ${numbers}`.trim();
 }
 
 /** One panel; pages are turned by name. */

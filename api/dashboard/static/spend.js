@@ -15,7 +15,7 @@ function bars(rows, label) {
   const finite = rows.map((row) => row.epsilon).filter((value) => value !== null);
   const most = Math.max(...finite, Number.MIN_VALUE);
   return rows.map((row) => {
-    const full = h("div", { class: "bar-full" });
+    const full = h("div", { class: row.epsilon === 0 ? "bar-full nothing" : "bar-full" });
     full.style.setProperty("width", `${row.epsilon === null ? 100 : (100 * row.epsilon) / most}%`);
     return h(
       "li",
@@ -34,8 +34,9 @@ function panel(id, rows, label, holds) {
   fill(byId(id), h("ul", { class: "shares" }, bars(sorted, label)), holds ? h("p", { class: "small muted" }, holds) : null);
 }
 
-/** The two spend panels from a SPEND document. */
-export function showSpend(spend) {
+/** The two spend panels from a SPEND document; `listed`: a table has every principal, with another number for each. */
+export function showSpend(spend, { listed = false } = {}) {
+  byId("principals").closest(".panel").hidden = listed;
   const principal = (row) =>
     h("span", { class: "share-name", title: row.principal }, row.name || h("span", { class: "mono" }, row.principal));
   const kind = (row) => h("span", { class: "share-name" }, mechanismKind(row.kind));

@@ -1,7 +1,7 @@
 // Of a dataset that composes by unit: look up the odometer of one unit.
 
 import { get, Problem } from "./api.js";
-import { leftRow } from "./budgets.js";
+import { aboveLimits, leftRow } from "./budgets.js";
 import { byId, fill, h } from "./dom.js";
 import { exact, up } from "./numbers.js";
 import { lossWords } from "./words.js";
@@ -16,10 +16,12 @@ export function showUnits(dataset) {
 
 function found(unit, odometer) {
   const now = odometer.readings.find((each) => each.name === "if_stopped_now");
+  const why = aboveLimits(now.value ?? 0, odometer.delta, odometer.left);
   return [
     h("h3", { class: "mono" }, unit),
     (odometer.notes ?? []).map((note) => h("p", { class: "small" }, note)),
     h("p", {}, `ε ${up(now.value)} if stopped now, at δ = ${exact(odometer.delta)}`, h("span", { class: "muted small" }, ` · ${lossWords(odometer.totals, up)}`)),
+    why ? h("p", { class: "small above-note" }, why) : null,
     odometer.left.map((left) => leftRow(left, budgets)),
     h("p", { class: "small muted" }, now.holds),
   ];
