@@ -81,7 +81,7 @@ def describe(title: str, version: str, description: str) -> dict[str, Any]:
             "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/", "description": "Where this description was read."}],
-        "tags": [{"name": tag, "description": _TAGS[tag]} for tag in tags],
+        "tags": [{"name": tag, "description": _TAGS.get(tag, tag)} for tag in tags],
         "paths": paths,
         "components": {
             "schemas": dict(sorted(schemas.components.items())),
@@ -227,7 +227,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _in_path(name: str) -> dict[str, Any]:
-    said, pattern = _PLACES[name]
+    said, pattern = _PLACES.get(name, ("", "^[^/]+$"))
     schema = {"type": "string", "pattern": pattern}
     return {"name": name, "in": "path", "required": True, "description": said, "schema": schema}
 

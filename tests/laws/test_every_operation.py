@@ -421,6 +421,9 @@ def test_what_it_takes_is_described(described: dict[str, Any], operation: Operat
         needed = {item["name"] for item in one["parameters"] if item["in"] == "query" and item["required"]}
         assert needed == {name for name, item in operation.query.model_fields.items() if item.is_required()}
     assert all("pattern" in item["schema"] for item in one["parameters"] if item["in"] in ("path", "header"))
+    assert all(item["description"] for item in one["parameters"])
+    (tag,) = one["tags"]
+    assert next(item["description"] for item in described["tags"] if item["name"] == tag) != tag
 
 
 def test_every_kind_is_told_apart_by_its_kind(described: dict[str, Any]) -> None:
