@@ -177,8 +177,8 @@ class Caller:
     acts_for: frozenset[str] = frozenset()
     """Principals on whose behalf it may charge; `*` for any."""
     admin: bool = False
-    against: Callable[[str], str | None] | None = field(default=None, compare=False, repr=False)
-    """What stands against charging on behalf of somebody, beside who may; None where nothing does."""
+    against: Callable[[str, bool], str | None] | None = field(default=None, compare=False, repr=False)
+    """What stands against charging on behalf of somebody, who may be named in `acts_for` or not."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def barred(caller: Caller, principal: str) -> str | None:
         return None
     if is_reserved(principal):
         return f"{principal} is a name that the ledger uses itself: nobody is charged under it"
-    return caller.against(principal) if caller.against is not None else None
+    return caller.against(principal, principal in caller.acts_for) if caller.against is not None else None
 
 
 def shard_of_units(units: Sequence[str], shards: int) -> int:

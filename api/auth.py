@@ -56,8 +56,8 @@ class Identity:
     acts_for: frozenset[str] = frozenset()
     expires: str | None = None
     """From when on it is no longer taken."""
-    against: Callable[[str], str | None] | None = field(default=None, compare=False, repr=False)
-    """What stands against charging as a principal of that name."""
+    against: Callable[[str, bool], str | None] | None = field(default=None, compare=False, repr=False)
+    """What stands against charging as a principal of that name (`KeyRing.against`)."""
 
     @property
     def caller(self) -> Caller:
@@ -149,12 +149,15 @@ class KeyRing:
         self._latest = now = max(self._latest, self._register.time, self._clock())
         return now
 
-    def against(self, name: str) -> str | None:
+    def against(self, name: str, granted: bool = False) -> str | None:
         """What stands against charging as `name` on somebody's behalf; None where nothing does.
+
+        `granted`: it is one of those whom the caller acts for by name.
 
         An id that was made here has to be that of a principal. Any other name is that of somebody who has no
         key here, as a query service's users have, unless it is what a principal is called: whoever is charged
-        under its name in place of its id would have a second odometer.
+        under its name in place of its id would have a second odometer. Of a ledger of before, a name that was
+        granted while somebody was called so goes on: nobody granted it since.
         """
         register = self._register
         if name in register.principals:
@@ -164,7 +167,7 @@ class KeyRing:
             return f"there is no principal {name}" + (
                 f": it is a key of {key.principal}" if key is not None else ""
             )
-        owners = self._names.owners(name, register)
+        owners = [one for one in self._names.owners(name, register) if one.claimed or not granted]
         if owners:
             return f"{name} is the name of a principal: charge on behalf of its id, {owners[0].id}"
         return None

@@ -16,7 +16,7 @@ from typing import Final
 
 from accountant.errors import InvalidRequest, NameTaken
 from accountant.plain_text import fault
-from accountant.principals import Principal, Register
+from accountant.principals import Principal, Register, is_minted
 from accountant.stores import Note, Store
 
 _SHOWN: Final = 5
@@ -25,12 +25,15 @@ _SHOWN: Final = 5
 def clean(name: str) -> str:
     """The name as it is kept: composed (NFC), without blanks around it, blanks within it single.
 
-    Raises InvalidRequest for one that is empty, or that has a character nobody sees.
+    Raises InvalidRequest for one that is empty, has a character nobody sees, or is like an id.
     """
     said = fault(name)
     if said is not None:
         raise InvalidRequest.of("name", said)
-    return " ".join(unicodedata.normalize("NFC", name).split())
+    kept = " ".join(unicodedata.normalize("NFC", name).split())
+    if is_minted(kept):
+        raise InvalidRequest.of("name", f"{kept} has the form of an id, which it is not: take another one")
+    return kept
 
 
 def folded(name: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from accountant.entries import seal
-from accountant.errors import Forbidden, KeyEnded, NameTaken, StoreUnavailable, UpgradeNeeded
+from accountant.errors import Forbidden, InvalidRequest, KeyEnded, NameTaken, StoreUnavailable, UpgradeNeeded
+from accountant.requests import barred
 from accountant.stores import Note, Store, Write, open_store
 from accountant.stores.memory import MemoryStore
 from api.auth import STREAM, KeyRing, Role
@@ -294,6 +295,24 @@ def test_old_doubles_stay_and_are_named_with_their_ids(store: MemoryStore, wall:
     ring.erase_name(f"p_{1:016x}", "root")
     with pytest.raises(NameTaken, match="erased"):
         KeyRing(store, 0, wall).create(Role.charger, "ann", "root")
+
+
+def test_whom_an_old_key_acts_for_by_name_it_acts_for_still(store: MemoryStore, wall: Wall) -> None:
+    """A query service of before goes on; one that is made now, or acts for anybody, is told of the id."""
+    note = Note("salt", "ann")
+    old(store, old_key(0, name_hash(note)), {**old_key(1), "acts_for": ["ann"]})
+    store.put_note(f"p_{0:016x}", note)
+    ring = KeyRing(store, 0, wall)
+    who = ring.holder(f"k_{1:016x}")
+    assert who is not None
+    assert barred(who.caller, "ann") is None
+    made, _ = ring.create(Role.charger, None, "root", None, ["*"])
+    assert f"p_{0:016x}" in str(barred(made.caller, "ann"))
+    with pytest.raises(InvalidRequest, match="ann is the name of a principal"):
+        ring.create(Role.charger, None, "root", None, ["ann"])
+    later, _ = ring.create(Role.charger, None, "root", None, ["bob"])
+    ring.create(Role.charger, "Bob", "root")
+    assert "is the name of a principal" in str(barred(later.caller, "bob"))
 
 
 def test_what_the_old_format_can_say_is_written_in_it(store: MemoryStore, wall: Wall) -> None:

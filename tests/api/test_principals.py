@@ -118,6 +118,13 @@ def test_a_name_with_what_nobody_sees_is_refused(service: Live, hidden: str) -> 
     assert code(service.ask("POST", "/v1/keys", json={"role": "reader", "name": "   "}))[0] == 422
 
 
+def test_a_name_is_no_id(service: Live) -> None:
+    """A list says who is who by ids: nobody is called like one."""
+    for letter in "pkn":
+        reply = service.ask("POST", "/v1/keys", json={"role": "reader", "name": f"{letter}_0123456789abcdef"})
+        assert code(reply) == (422, "invalid-request")
+
+
 def test_an_erased_name_is_not_used_again(service: Live) -> None:
     """Erasing a name forgets it, and frees it for nobody."""
     name = f"eve {next(_number)}"
