@@ -143,6 +143,20 @@ def test_what_is_no_number_in_range(service: Live, path: str, template: str, nam
         refused(reply, 422, name)
 
 
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize("text", ["1e-400", "0.1000000000000000000000001", "0.10000000000000001"])
+@pytest.mark.parametrize(("path", "template", "name"), NUMBERS, ids=lambda part: part[-30:].strip('%s{}",'))
+def test_what_a_float_cannot_hold(service: Live, path: str, template: str, name: str, text: str) -> None:
+    """A number that would be read as another one is refused: the field is named, and nothing is charged."""
+    refused(post(service, path, template % text), 422, name)
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_query_that_a_float_cannot_hold(service: Live) -> None:
+    for text in ("1e-400", "0.10000000000000001"):
+        refused(service.ask("GET", f"/v1/datasets/d/odometer?delta={text}"), 422, "delta")
+
+
 COUNTS = ["0", "-1", "1000000001", "1e15", "1" + "0" * 15, str(2**63), "1" + "0" * 400]
 COUNTS += ["1.5", "1.0", "1e0", '"1"', "true", "null", "[1]", "-0", "-0.0", "1e999"]
 
