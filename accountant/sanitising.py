@@ -59,6 +59,24 @@ def check_sanitised(held: Document, used: Sequence[int], sanitised: Document) ->
         )
 
 
+def check_told(grid: Grid, held: Document, used: Sequence[int]) -> None:
+    """Raise InvalidRequest unless a charge for telling a figure is used that costs something.
+
+    Of what comes in: a ledger may hold a settlement that an earlier version took on a charge of nothing.
+    """
+    for item, line, count in zip(held["command"]["charges"], held["losses"], used, strict=True):
+        loss = Loss.decode(grid, line)
+        orders = slice(0, grid.n_orders)
+        costs = any(loss.values[orders]) or any(loss.unbounded[orders])
+        if count and costs and item["mechanism"]["kind"] not in SETTLED_AT_A_FIGURE and not _covers(item):
+            return
+    raise InvalidRequest.of(
+        "sanitised",
+        "telling the figure is a release of its own, and a charge of nothing pays for nothing: hold one that "
+        "costs something with the queries (accountant.pate.Plan.charge says which), and settle it as used",
+    )
+
+
 def at_figure(grid: Grid, losses: Sequence[Loss], sanitised: Document) -> tuple[Loss, ...]:
     """`losses`, each lowered to its sanitised curve at the orders that this reaches; never raised.
 

@@ -15,7 +15,7 @@ from accountant.errors import (
     UnknownHold,
 )
 from accountant.ledger import CHECKPOINT_EVERY, WINDOWS_REACHED, State, entry_losses, settle_totals
-from accountant.sanitising import check_sanitised
+from accountant.sanitising import check_sanitised, check_told
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row
 
@@ -49,6 +49,7 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
     check_used(entry, command.used)
     if command.sanitised is not None:
         check_sanitised(entry, command.used, command.sanitised)
+        check_told(state.dataset.grid, entry, command.used)
     losses = entry_losses(state.dataset.grid, entry)
     # Another version of this service may have a lower or higher bound: never give back more than was held.
     used = [mine.at_most(theirs) for mine, theirs in zip(command.losses, losses, strict=True)]

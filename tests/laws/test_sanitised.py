@@ -170,3 +170,40 @@ def test_verify_finds_a_settlement_that_was_not_paid_for(lowered: str) -> None:
     made.append([Write("d", EMPTY_HEAD, new, state.blobs())])
     said = [one.what for verdict in verify(made) for one in verdict.findings]
     assert any(("parameters cost" if lowered == "figure" else "does not pay") in what for what in said), said
+
+
+NOTHINGS = {
+    "pure": {"kind": "pure", "epsilon": 0},
+    "zcdp": {"kind": "zcdp", "rho": 0},
+    "gdp": {"kind": "gdp", "mu": 0},
+    "exponential": {"kind": "exponential", "epsilon": 0},
+    "permute_and_flip": {"kind": "permute_and_flip", "epsilon": 0},
+    "composed": {"kind": "composed", "mechanisms": [{"kind": "pure", "epsilon": 0}], "counts": [3]},
+    "a delta within": {
+        "kind": "composed",
+        "mechanisms": [{"kind": "approximate", "epsilon": 0, "delta": 1e-9}],
+    },
+    "approximate of nothing": {"kind": "approximate", "epsilon": 0, "delta": 0},
+}
+
+
+@pytest.mark.parametrize("name", NOTHINGS)
+def test_a_charge_of_nothing_pays_for_no_telling(name: str) -> None:
+    accountant = opened()
+    hold = held(accountant, QUERIES, {"mechanism": NOTHINGS[name], "count": 1}, FAILURE)
+    with pytest.raises(InvalidRequest, match="telling the figure is a release of its own"):
+        accountant.settle("d", hold, {"used": [1000, 1, 1], "sanitised": FIGURE}, ADA)
+    accountant.settle("d", hold, {"used": [1000, 1, 1]}, ADA)
+
+
+def test_what_was_settled_on_a_charge_of_nothing_before_stays_readable(monkeypatch: Any) -> None:
+    """It verifies, folds and is answered again; only what comes in is refused."""
+    accountant = opened()
+    hold = held(accountant, QUERIES, {"mechanism": NOTHINGS["pure"], "count": 1}, FAILURE)
+    body = {"used": [1000, 1, 1], "sanitised": FIGURE}
+    with monkeypatch.context() as earlier:
+        earlier.setattr("accountant.settling.check_told", lambda *_: None)
+        first, _ = accountant.settle("d", hold, body, ADA)
+    again, replayed = accountant.settle("d", hold, body, ADA)
+    assert (again["sequence"], replayed) == (first["sequence"], True)
+    assert not [finding for verdict in verify(accountant.store) for finding in verdict.findings]

@@ -1,32 +1,49 @@
-"""OpenDP: every query is charged, at the cost that its own privacy map states, before it sees data.
+"""OpenDP: every query is paid before it sees data, at the cost that its own privacy map states.
 
     context = dp.Context.compositor(data=rows, privacy_unit=dp.unit_of(contributions=1),
-                                    privacy_loss=dp.loss_of(epsilon=math.inf))   # the service decides alone
-    budgeted = BudgetedContext.wrap(context, client, "patients")
-    budgeted.query(epsilon=0.1).count().laplace().release()      # raises instead, when the budget refuses
+                                    privacy_loss=dp.loss_of(epsilon=1.0), split_evenly_over=3)
+    with BudgetedContext.wrap(context, client, "patients") as budgeted:
+        budgeted.query().count().laplace().release()    # raises instead, when the budget refuses
+
+A context with a loss of its own holds all of it at its first query, and gives back what was not asked. One
+without (`privacy_loss=(dp.max_divergence(), math.inf)`) charges each query alone: the service decides.
 
 The dataset's unit and the context's privacy unit must say the same: `contributions=k` protects a person
-with up to k rows, and that person is the unit. OpenDP rounds costs up, so they are a little above the
-nominal ones; they are sent as they are. A query that fails after its charge stays charged: whether
+with up to k rows, and that person is the unit. A query that fails after it was paid stays paid: whether
 something was learned from it, nobody can say.
 """
 
+import contextlib
+import logging
 import math
+import os
+import secrets
+import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final, Literal, NoReturn, Self
 
 from opendp.context import Context
-from opendp.mod import Measurement
+from opendp.mod import Measurement, OpenDPException
 
-from odometer_client.base import UnsupportedPlan
-from odometer_client.blocks import Blocks
+from odometer_client.base import OdometerError, ReplayedCharge, UnsupportedPlan
 from odometer_client.client import Client
 from odometer_client.documents import Receipt
+from odometer_client.errors import BudgetExceeded
+from odometer_client.holds import Hold
 from odometer_client.keys import new_key
 from odometer_client.mechanism import Mechanism
 from odometer_client.mechanisms import Approximate, Pure, Zcdp
-from odometer_client.payments import DatasetPayments
+from odometer_client.payments import HOLD_EXPIRES_IN_S
 
+log: Final = logging.getLogger("odometer_client")
+
+ITEMS_MAX: Final = 256
+"""Of one charge."""
+Charges = list[tuple[Mechanism, int]]
 Adjacency = Literal["add_remove", "replace_one", "zero_out"]
 _ADJACENCY_OF: Final[dict[str, Adjacency]] = {
     "SymmetricDistance": "add_remove",
@@ -59,7 +76,10 @@ class Runner:
         self._dataset = dataset
         self._adjacency = adjacency
         self._run_id = new_key() if run_id is None else run_id
-        self._releases: dict[Adjacency, Blocks] = {}
+        self._lock = threading.Lock()
+        self._process = 0
+        self._sequence = 0
+        self._pending: tuple[Any, str] | None = None
 
     def charge(self, measurement: Measurement, d_in: Any) -> None:
         """Pay for one release of `measurement` at input distance `d_in`, or raise."""
@@ -68,20 +88,122 @@ class Runner:
                 f"A {type(measurement).__name__} has no cost of its own: it grows with later queries. "
                 "Charge those, or use a compositor whose loss is fixed when it is made."
             )
-        mechanism = mechanism_of(measurement, d_in)
-        adjacency = self._adjacency or adjacency_of(measurement)
-        releases = self._releases.get(adjacency)
-        if releases is None:
-            payments = DatasetPayments(self._client, self._dataset, adjacency)
-            releases = self._releases.setdefault(adjacency, Blocks(payments, run_id=self._run_id, block=1))
-        releases.take(mechanism)
-        self.receipt = releases.receipt
+        self.pay([(one, 1) for one in mechanisms_of(measurement, d_in)], self.adjacency(measurement))
+
+    def adjacency(self, about: Measurement) -> Adjacency:
+        """As it was said, or as the input metric of a measurement says it."""
+        return self._adjacency or adjacency_of(about)
+
+    def pay(self, charges: Charges, adjacency: Adjacency, expires_in_s: int | None = None) -> Receipt:
+        """Charge all of it or nothing; with `expires_in_s` hold it. Raises what a charge raises.
+
+        Asked again after an outcome that is not known, the same request keeps its key.
+        """
+        with self._lock:
+            asked = (tuple(charges), adjacency, expires_in_s)
+            key, again = self._key(asked)
+            about: dict[str, Any] = {"key": key, "adjacency": adjacency}
+            what: Any = charges[0][0] if len(charges) == 1 else charges
+            count = charges[0][1] if len(charges) == 1 else None
+            try:
+                if expires_in_s is None:
+                    receipt = self._client.charge(self._dataset, what, count, **about)
+                else:
+                    receipt = self._client.hold(
+                        self._dataset, what, count, expires_in_s=expires_in_s, **about
+                    )
+            except BudgetExceeded:
+                self._pending = None
+                raise
+            self._pending = None
+            if receipt.replayed and not (receipt.retried or again):
+                raise ReplayedCharge(
+                    f"The new key {key!r} was already charged (entry {receipt.sequence} of "
+                    f"{receipt.dataset!r}). Two processes share keys: give each run a run_id of its own."
+                )
+            self.receipt = receipt
+            return receipt
+
+    def _key(self, asked: Any) -> tuple[str, bool]:
+        """The key of a request, and whether it was asked before. No two processes have one in common."""
+        if os.getpid() != self._process:
+            self._process, self._nonce, self._pending = os.getpid(), secrets.token_hex(8), None
+        if self._pending is not None and self._pending[0] == asked:
+            return self._pending[1], True
+        self._sequence += 1
+        key = f"{self._run_id}.{self._nonce}.{self._sequence}"
+        self._pending = asked, key
+        return key, False
+
+
+Share = tuple[Mechanism, ...]
+"""What one query of a context may lose, or all of them together."""
+
+
+@dataclass
+class _Held:
+    """A context's loss, held, and what was taken of it. Knows nothing of the context, or of its data."""
+
+    hold: Hold
+    runner: Runner
+    adjacency: Adjacency
+    shares: dict[Share, int]
+    """How many of each share queries may take."""
+    parts: int
+    """Of how many charges the hold is, where one loss is held for all of them; 0 where one is for each."""
+    process: int = field(default_factory=os.getpid)
+    taken: Counter[Share] = field(default_factory=Counter)
+    asked: list[Mechanism] = field(default_factory=list)
+    """What queries cost that took of one share for all."""
+    asked_before: int = 0
+    """How many of them there were before the last query."""
+    failed: bool = False
+    """Whether one of them failed, so that OpenDP does not count what it may have let out."""
+
+    def take(self, share: Share) -> bool:
+        """Take one of a share, if one is left."""
+        if self.taken[share] >= self.shares.get(share, 0):
+            return False
+        self.taken[share] += 1
+        return True
+
+    def used(self) -> list[int]:
+        """As a settlement says it: one number for each charge."""
+        if self.parts:
+            return [int(bool(self.asked) or self.taken.total() > 0)] * self.parts
+        return [self.taken[share] for share in self.shares for _ in share]
+
+    def give_back(self) -> None:
+        """Settle for what was asked. Trouble is logged: what is not given back stays spent."""
+        if self.process != os.getpid():
+            return  # after a fork it is the parent's
+        try:
+            if self.asked and self._charged_alone():
+                self.asked.clear()
+            self.hold.settle(self.used())
+        except OdometerError as trouble:
+            log.warning("hold %s of %s is not settled: %s", self.hold.id, self.hold.dataset, trouble)
+
+    def _charged_alone(self) -> bool:
+        """Charge what was asked, beside what is still held; False where that does not fit."""
+        charges = list(Counter(self.asked).items())
+        if len(charges) > ITEMS_MAX:
+            return False
+        with contextlib.suppress(BudgetExceeded):
+            self.runner.pay(charges, self.adjacency)
+            return True
+        return False
 
 
 class BudgetedContext(Context):  # type: ignore[misc]
-    """An OpenDP Context whose every query is charged first. Make one with `wrap`."""
+    """An OpenDP Context whose every query is paid first: made with `wrap`, ended with `close` or `with`."""
 
     runner: Runner
+    hold_expires_in_s: int
+    _held: _Held | None
+    _end: "weakref.finalize[Any, Any] | None"
+    """Gives back what is not asked: when the context is closed or gone, or the process ends as it should."""
+    _drawing: "threading.RLock"
 
     @classmethod
     def wrap(
@@ -92,10 +214,13 @@ class BudgetedContext(Context):  # type: ignore[misc]
         *,
         adjacency: Adjacency | None = None,
         run_id: str | None = None,
+        hold_expires_in_s: int = HOLD_EXPIRES_IN_S,
     ) -> Self:
-        """The same context, charged; use it instead of `context`, which still answers uncharged.
+        """The same context, paid for; use it instead of `context`, which still answers unpaid.
 
-        A compositor inside a query is charged once, for all that may be asked of it.
+        Where the context has a loss of its own (split into shares, or spent as queries come), all of it is
+        held at the first query, for `hold_expires_in_s` seconds, and `close` gives back what was not asked.
+        A compositor inside a query is paid once, for all that may be asked of it.
         """
         wrapped = cls(
             accountant=context.accountant,
@@ -107,6 +232,8 @@ class BudgetedContext(Context):  # type: ignore[misc]
         )
         wrapped.d_mids_consumed = context.d_mids_consumed
         wrapped.runner = Runner(client, dataset, adjacency, run_id)
+        wrapped.hold_expires_in_s = hold_expires_in_s
+        wrapped._held, wrapped._end, wrapped._drawing = None, None, threading.RLock()
         return wrapped
 
     @staticmethod
@@ -117,12 +244,122 @@ class BudgetedContext(Context):  # type: ignore[misc]
         )
 
     def __call__(self, query: Measurement) -> Any:
-        """Charge, then ask. Every release of every query comes through here."""
-        self.runner.charge(query, self.d_in)
-        return super().__call__(query)
+        """Pay, then ask. Every release of every query comes through here."""
+        with self._drawing:
+            held, share = self._pay(query)
+            refused = held is not None and self._is_refused(query)
+            try:
+                return super().__call__(query)
+            except BaseException:
+                if held is not None and refused:
+                    held.taken.subtract([share] if share else [])
+                    del held.asked[held.asked_before :]
+                elif held is not None:
+                    held.failed = True
+                raise
+
+    def close(self) -> None:
+        """Give back what was held and not asked. A later query is charged alone.
+
+        Trouble is logged and not raised: what is not given back stays spent.
+        """
+        with self._drawing:
+            if self._end is not None:
+                self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
+
+    def _pay(self, query: Measurement) -> tuple[_Held | None, Share | None]:
+        """Pay for a query: of what the context holds, else alone. What it took, where it took anything."""
+        held = self._hold()
+        if held is not None and self.d_mids is None and not held.failed:  # OpenDP keeps to the whole
+            held.asked_before = len(held.asked)
+            held.asked += mechanisms_of(query, self.d_in)
+            return held, None
+        if held is not None and self.d_mids:
+            share = _share(self.accountant, self.d_mids[0])
+            held.asked_before = len(held.asked)
+            if held.take(share):
+                return held, share
+        self.runner.charge(query, self.d_in)
+        return None, None
+
+    def _hold(self) -> _Held | None:
+        """What is held of the context's loss, all of it from the first query on; None where nothing is."""
+        if self._held is not None and self._held.process == os.getpid():
+            return self._held if self._end is not None and self._end.alive else None
+        found = _shares(self)
+        if found is None:
+            return None
+        shares, charges, whole = found
+        adjacency = self.runner.adjacency(self.accountant)
+        hold = self.runner.pay(charges, adjacency, self.hold_expires_in_s)
+        if not isinstance(hold, Hold):
+            raise TypeError(f"a hold was asked for, and {hold!r} came")
+        self._held = _Held(hold, self.runner, adjacency, shares, len(charges) if whole else 0)
+        self._end = weakref.finalize(self, self._held.give_back)
+        return self._held
+
+    def _is_refused(self, query: Measurement) -> bool:
+        """Whether OpenDP will surely refuse the query for what it costs: it does so before data is seen."""
+        with contextlib.suppress(UnsupportedPlan):
+            if self.d_mids:
+                return not query.check(self.d_in, self.d_mids[0])
+            if self.d_mids is None:
+                try:
+                    lost = _pair(self.queryable.privacy_loss(self.d_in))
+                except OpenDPException as error:
+                    return "exhausted" in str(error)
+                costs = zip(lost, _pair(query.map(self.d_in)), _pair(self.d_out), strict=True)
+                return any(one + more > most for one, more, most in costs)
+        return False
+
+
+def _shares(context: Context) -> tuple[dict[Share, int], Charges, bool] | None:
+    """(what queries of a context may take, what to hold for it, whether that is one loss for all).
+
+    None where the context has no bound.
+    """
+    if context.d_mids is None:
+        whole = context.d_out
+        if whole is None or not all(map(math.isfinite, whole if isinstance(whole, tuple) else (whole,))):
+            return None
+        one = _share(context.accountant, whole)
+        return {one: 1}, [(part, 1) for part in one], True
+    each = Counter(_share(context.accountant, loss) for loss in context.d_mids)
+    charges = [(part, count) for share, count in each.items() for part in share]
+    if not each or context.d_mids_consumed:
+        return (dict(each), charges, False) if each else None
+    # Shares are floats, cut so that their sum as floats is at most the whole: as decimals it may be above.
+    one = _share(context.accountant, context.accountant.map(context.d_in))
+    most = _sums([(part, 1) for part in one])
+    if len(charges) > ITEMS_MAX or any(
+        sum_ > most_ for sum_, most_ in zip(_sums(charges), most, strict=True)
+    ):
+        return dict(each), [(part, 1) for part in one], True
+    return dict(each), charges, False
+
+
+def _sums(charges: Charges) -> tuple[Fraction, Fraction]:
+    """(sum of the losses, sum of the deltas), as decimals."""
+    losses = deltas = Fraction(0)
+    for part, count in charges:
+        document = part.document()
+        losses += count * _decimal(document.get("epsilon", document.get("rho", 0.0)))
+        deltas += count * _decimal(document.get("delta", 0.0))
+    return losses, deltas
+
+
+def _decimal(number: float) -> Fraction:
+    """What a number means on the wire: its shortest decimal."""
+    return Fraction(repr(number))
 
 
 class ChargedMeasurement:
@@ -164,22 +401,63 @@ def charged(
 
 
 def mechanism_of(measurement: Measurement, d_in: Any) -> Mechanism:
-    """What one release costs, by the measurement's own privacy map. Looks at no data.
+    """What one release costs, where that is one charge; see `mechanisms_of`."""
+    found = mechanisms_of(measurement, d_in)
+    if len(found) != 1:
+        raise UnsupportedPlan(f"One release is {len(found)} charges here: take all of mechanisms_of")
+    return found[0]
 
+
+def mechanisms_of(measurement: Measurement, d_in: Any) -> list[Mechanism]:
+    """What one release costs, by the measurement's own privacy map: all of it together. Looks at no data.
+
+    The map's number is a binary float; what is charged is a decimal that is not below it.
     Raises `UnsupportedPlan` for a measure that the service has no mechanism for.
     """
+    _measure(measurement)
+    loss = measurement.map(d_in)
+    return list(_charges_of(measurement, tuple(map(not_below, _pair(loss)))))
+
+
+def not_below(number: float) -> float:
+    """The least float whose decimal is not below `number`, which is exact as a float."""
+    return number if _decimal(number) >= Fraction(number) else math.nextafter(number, math.inf)
+
+
+_PURE: Final = "MaxDivergence"
+_ZCDP: Final = "ZeroConcentratedDivergence"
+_MEASURES: Final = (_PURE, _ZCDP, f"Approximate<{_PURE}>", f"Approximate<{_ZCDP}>")
+
+
+def _measure(measurement: Measurement) -> str:
     measure = _name(measurement.output_measure)
-    if measure in ("MaxDivergence", "ZeroConcentratedDivergence"):
-        loss = _bounded(measurement.map(d_in))
-        return Pure(epsilon=loss) if measure == "MaxDivergence" else Zcdp(rho=loss)
-    if measure == "Approximate<MaxDivergence>":
-        epsilon, delta = measurement.map(d_in)
-        return Approximate(epsilon=_bounded(epsilon), delta=_bounded(delta))
-    raise UnsupportedPlan(
-        f"The measurement states its loss as {measurement.output_measure}, which cannot be charged. Use "
-        "pure DP (MaxDivergence), zCDP (ZeroConcentratedDivergence) or (epsilon, delta) "
-        "(Approximate(MaxDivergence), by dp.c.make_fix_delta or dp.c.make_approximate)."
-    )
+    if measure not in _MEASURES:
+        raise UnsupportedPlan(
+            f"The measurement states its loss as {measurement.output_measure}, which cannot be charged. Use "
+            "pure DP (MaxDivergence), zCDP (ZeroConcentratedDivergence), or either with a delta "
+            "(Approximate(…), by dp.c.make_approximate or dp.c.make_fix_delta)."
+        )
+    return measure
+
+
+def _share(accountant: Measurement, loss: Any) -> Share:
+    """A loss that was stated, to OpenDP as to the budget, and so means its decimal."""
+    _measure(accountant)
+    return _charges_of(accountant, _pair(loss))
+
+
+def _pair(loss: Any) -> tuple[float, ...]:
+    """A loss, or a loss and a δ, as finite floats."""
+    return tuple(map(_bounded, loss)) if isinstance(loss, tuple) else (_bounded(loss),)
+
+
+def _charges_of(measurement: Measurement, loss: tuple[float, ...]) -> Share:
+    """The mechanisms that one loss is charged as, all or nothing."""
+    measure, delta = _measure(measurement), loss[1] if len(loss) > 1 else 0.0
+    if measure.endswith(f"{_ZCDP}>") or measure == _ZCDP:
+        rest = (Approximate(epsilon=0.0, delta=delta),) if delta else ()
+        return (Zcdp(rho=loss[0]), *rest)
+    return (Approximate(epsilon=loss[0], delta=delta) if delta else Pure(epsilon=loss[0]),)
 
 
 def adjacency_of(measurement: Measurement) -> Adjacency:
