@@ -7,7 +7,7 @@ from typing import Any, Final
 from accountant.answering import check_step
 from accountant.commands import ChargeCommand, Prepared
 from accountant.decisions import Admitted, Decision, Replayed
-from accountant.entries import FORMAT, canonical, content, entry_hash, timestamp
+from accountant.entries import FORMAT, LATEST, canonical, content, entry_hash, says_more, timestamp
 from accountant.errors import (
     BudgetExceeded,
     DatasetClosed,
@@ -33,6 +33,9 @@ from accountant.ledger import (
 )
 from accountant.limits import Refusing, Situation, breadth, refusing
 from accountant.loss import Loss
+from accountant.mechanisms import Adjacency
+from accountant.mechanisms.base import MONOTONE, NONE_MONOTONE
+from accountant.open_sessions import Opening
 from accountant.scopes import DATASET_SCOPE, Touched, shard_of
 from accountant.stores import Head, NewEntry, Row
 from accountant.totals import Lasting, Totals
@@ -75,6 +78,8 @@ def charge(
     lasting, last_of, version = Lasting(held["expires"]) if held else None, None, FORMAT
     if prepared.session is not None:
         lasting, last_of = step_lasts(prepared.session.document, state.head.sequence + 1)
+    if says_more(prepared.command):
+        version = LATEST
     if state.windows and (held is not None or prepared.session is not None):
         version, state = WINDOWS_REACHED, reaching(state)
     totals = charge_totals(state, touched, prepared.kinds, prepared.losses, time, lasting, last_of)
@@ -245,15 +250,23 @@ def check_adjacency(state: State, prepared: Prepared) -> None:
             "(a clip norm C moves a sum by C under add_remove and zero_out, by 2C under replace_one)",
             adjacency=dataset.adjacency.value,
         )
+    opening = prepared.session.session if isinstance(prepared.session, Opening) else {}
+    if opening.get(MONOTONE) and dataset.adjacency is Adjacency.replace_one:
+        raise NotValidUnderAdjacency(
+            f"the queries of {opening['kind']} are said to be monotone, and dataset {dataset.name} has "
+            f"adjacency {dataset.adjacency.value}: {NONE_MONOTONE}",
+            adjacency=dataset.adjacency.value,
+            valid_under=sorted(one.value for one in Adjacency if one is not dataset.adjacency),
+        )
     if dataset.adjacency in prepared.adjacencies:
         return
     for index, charge in enumerate(prepared.charges):
         invalid = charge.mechanism.first_invalid(dataset.adjacency)
         if invalid is not None:
-            valid = ", ".join(sorted(invalid.adjacencies))
+            valid = ", ".join(sorted(invalid.analysed_under()))
             raise NotValidUnderAdjacency(
                 f"{invalid.kind} (charge {index + 1}) is analysed under {valid}, dataset {dataset.name} "
-                f"has adjacency {dataset.adjacency.value}: {invalid.elsewhere}",
+                f"has adjacency {dataset.adjacency.value}: {invalid.instead()}",
                 adjacency=dataset.adjacency.value,
-                valid_under=sorted(invalid.adjacencies),
+                valid_under=sorted(invalid.analysed_under()),
             )

@@ -61,7 +61,7 @@ def convert(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
         invalid = charge.mechanism.first_invalid(request.adjacency) if request.adjacency else None
         if request.adjacency is not None and invalid is not None:
             raise NotValidUnderAdjacency(
-                f"{invalid.kind} under {request.adjacency.value}: {invalid.elsewhere}"
+                f"{invalid.kind} under {request.adjacency.value}: {invalid.instead()}"
             )
     loss = total(CURRENT_GRID, (charge.loss(CURRENT_GRID) for charge in charges))
     if request.delta is not None:

@@ -7,10 +7,11 @@ Whatever is charged is paid before the step that it is for; subclassing register
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from accountant.budgets import Charge
 from accountant.mechanisms import Document, Mechanism, Whole
+from accountant.mechanisms.base import Monotone
 from accountant.mechanisms.interactive import AboveThreshold, RunEpsilon
 from accountant.mechanisms.noise import Gaussian, NoiseMultiplier
 from accountant.mechanisms.pate import PateGnmax, StandardDeviation
@@ -76,8 +77,10 @@ class SparseVector(Session):
     Δ/epsilon_threshold, drawn afresh for each run. In nats, 1e-9 to 1e3."""
     epsilon_answers: RunEpsilon
     """Twice the sensitivity of the queries over the scale of the Laplace noise on each of them: scale
-    2Δ/epsilon_answers; of monotone queries Δ/epsilon_answers (under replace_one none count as such). In nats,
-    1e-9 to 1e3."""
+    2Δ/epsilon_answers; of monotone queries Δ/epsilon_answers, and say `monotone`. In nats, 1e-9 to 1e3."""
+    monotone: Monotone = None
+    """true: all queries rise or all fall when a unit is added or blanked. Under replace_one none count as
+    such, and this is refused."""
     max_above: MostAbove
     """After so many above answers it closes, 1 to 1,000,000. Each of them ends a run."""
 
@@ -87,6 +90,11 @@ class SparseVector(Session):
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3},
     )
+
+    @field_validator("monotone", mode="after")
+    @classmethod
+    def _true_or_not_said(cls, value: bool | None) -> bool | None:
+        return value or None
 
     @property
     def most_above(self) -> int:

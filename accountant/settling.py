@@ -5,7 +5,7 @@ from typing import Any
 
 from accountant.commands import SettleCommand
 from accountant.decisions import Decision, Replayed, admit
-from accountant.entries import FORMAT, content, hold_id
+from accountant.entries import FORMAT, LATEST, canonical, content, hold_id, says_more
 from accountant.errors import (
     Forbidden,
     HoldExpired,
@@ -14,7 +14,7 @@ from accountant.errors import (
     LedgerCorrupt,
     UnknownHold,
 )
-from accountant.ledger import CHECKPOINT_EVERY, WINDOWS_REACHED, State, entry_losses, settle_totals
+from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, settle_totals
 from accountant.sanitising import check_sanitised, check_told
 from accountant.scopes import DATASET_SCOPE
 from accountant.stores import Row
@@ -66,7 +66,8 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
         document["sanitised"] = command.sanitised
     if (state.head.sequence + 1) % CHECKPOINT_EVERY == 0:
         document["totals"] = settle_totals(state, document["held"], used, time).of(DATASET_SCOPE).encode()
-    return admit(state, document, command.ledger_key, WINDOWS_REACHED if state.windows else FORMAT)
+    later = state.windows or says_more(canonical(entry["command"]).decode())
+    return admit(state, document, command.ledger_key, LATEST if later else FORMAT)
 
 
 def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[str, Any]:

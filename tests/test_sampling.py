@@ -213,7 +213,13 @@ def test_shuffled_epochs_are_refused_where_a_record_may_be_removed() -> None:
     """Under add_remove a removed record shifts all later batches: one Gaussian an epoch is too little."""
     shuffled = parse(kind="shuffled_epochs", base=gaussian(1.0), epochs=3)
     assert shuffled.valid_under() == {Adjacency.zero_out, Adjacency.replace_one}
-    assert "z/√5" in type(shuffled).elsewhere
+    # With 256 records or 257 and batches of 256, one dataset has a noisy step that the other has not.
+    said = type(shuffled).elsewhere
+    assert (
+        said.index("nothing covers")
+        < said.index("Only where the number of batches and the divisor")
+        < said.index("z/√5")
+    )
 
 
 def test_shuffled_epochs_are_not_charged_as_poisson() -> None:

@@ -170,13 +170,21 @@ class Mechanism(Document):
         """1 for a mechanism without parts, else one more than its deepest part."""
         return 1 + max((part.depth() for part in self.parts()), default=0)
 
+    def analysed_under(self) -> frozenset[Adjacency]:
+        """Where the analysis holds with these parameters, whatever its parts are."""
+        return self.adjacencies
+
+    def instead(self) -> str:
+        """What to use under the other adjacencies."""
+        return self.elsewhere
+
     def valid_under(self) -> frozenset[Adjacency]:
         """Where the analysis holds, of this mechanism and of its parts."""
-        return self.adjacencies.intersection(*(part.valid_under() for part in self.parts()))
+        return self.analysed_under().intersection(*(part.valid_under() for part in self.parts()))
 
     def first_invalid(self, adjacency: Adjacency) -> "Mechanism | None":
         """This mechanism, or the part of it, that is not analysed under `adjacency`; None when all are."""
-        if adjacency not in self.adjacencies:
+        if adjacency not in self.analysed_under():
             return self
         return next((found for part in self.parts() if (found := part.first_invalid(adjacency))), None)
 
@@ -266,3 +274,33 @@ def _number(text: str) -> float:
 def bounded(value: float, least: float, most: float) -> float:
     """`value` brought into the range that a field takes."""
     return min(max(value, least), most)
+
+
+Monotone = Annotated[bool | None, Field(strict=True)]
+"""That all scores or queries move in one direction when one unit's data goes: the caller's claim."""
+MONOTONE: Final = "monotone"
+NONE_MONOTONE: Final = (
+    "a unit that is replaced makes some scores rise while others fall, so none are monotone there: state ε "
+    "as of other scores, twice as much for the same noise, and leave monotone out"
+)
+"""Why the claim is refused under replace_one, and what works."""
+
+
+class OneDirection(Mechanism):
+    """What mechanisms share whose ε is half where all scores or queries move in one direction."""
+
+    if TYPE_CHECKING:
+        monotone: Monotone
+
+    @field_validator(MONOTONE, mode="after", check_fields=False)
+    @classmethod
+    def _true_or_not_said(cls, value: bool | None) -> bool | None:
+        return value or None  # the document without it stands for the same charge
+
+    def analysed_under(self) -> frozenset[Adjacency]:
+        return self.adjacencies - {Adjacency.replace_one} if self.monotone else self.adjacencies
+
+    def instead(self) -> str:
+        if not self.monotone:
+            return self.elsewhere
+        return NONE_MONOTONE

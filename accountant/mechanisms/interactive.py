@@ -26,8 +26,8 @@ class AboveThreshold(Mechanism):
     epsilon_answers: RunEpsilon
     """Twice the sensitivity of the queries over the scale of the Laplace noise on each of them, drawn afresh
     for each: scale 2Δ/epsilon_answers. Of monotone queries, which all rise or all fall when a unit is added,
-    once: scale Δ/epsilon_answers; under replace_one none count as such, some rise while others fall.
-    In nats, 1e-9 to 1e3."""
+    once: scale Δ/epsilon_answers; under replace_one none count as such, some rise while others fall. A
+    session says `monotone`, and is refused there. In nats, 1e-9 to 1e3."""
 
     title: ClassVar[str] = "AboveThreshold, one run"
     purpose: ClassVar[str] = (

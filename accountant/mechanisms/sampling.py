@@ -294,9 +294,11 @@ class ShuffledEpochs(Around):
     )
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.zero_out, Adjacency.replace_one})
     elsewhere: ClassVar[str] = (
-        "a unit that is added or removed shifts the batches of all others: open the dataset with "
-        "zero_out or replace_one; where every epoch is shuffled afresh and uniformly, one gaussian an epoch "
-        "with noise_multiplier z/√5 (μ = √5/z) covers it too, but never in a fixed order"
+        "a unit that is added or removed shifts the batches of all others, and where their number follows "
+        "from that of the units it adds or drops one, which nothing covers: open the dataset with zero_out "
+        "or replace_one. Only where the number of batches and the divisor of each are fixed, whatever the "
+        "number of units, and every epoch is shuffled afresh and uniformly, one gaussian an epoch with "
+        "noise_multiplier z/√5 (μ = √5/z) covers it"
     )
     avoid: ClassVar[str] = (
         "A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here."

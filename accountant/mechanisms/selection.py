@@ -8,7 +8,7 @@ from pydantic import Field
 from accountant import renyi
 from accountant.grid import Grid
 from accountant.loss import Curve
-from accountant.mechanisms.base import Mechanism, Number, bounded
+from accountant.mechanisms.base import Monotone, Number, OneDirection, bounded
 from accountant.mechanisms.stated import Pure
 from accountant.renyi_selection import bounded_range
 from accountant.rounding import decimal, half_up
@@ -18,7 +18,7 @@ MOST_EPSILON = 1e3
 Epsilon = Annotated[Number, Field(ge=0, le=MOST_EPSILON)]
 
 
-class Exponential(Mechanism):
+class Exponential(OneDirection):
     """Chooses a candidate with probability proportional to e^{ε·score/(2Δ)}; noisy max with Gumbel noise."""
 
     kind: Literal["exponential"] = "exponential"
@@ -26,8 +26,12 @@ class Exponential(Mechanism):
     """ε of one choice in nats, 0 to 1e3: the factor of the score times 2Δ.
 
     Δ is the sensitivity of every score under the dataset's adjacency. Where all scores move in one
-    direction only, the factor of the score times Δ. With Gumbel noise of scale s on the scores: 2Δ/s.
+    direction only, the factor of the score times Δ: say `monotone`. With Gumbel noise of scale s on the
+    scores: 2Δ/s, and Δ/s of monotone ones.
     """
+    monotone: Monotone = None
+    """true: all scores move in one direction when a unit is added or blanked, as counts do, and ε is stated
+    of half the noise. Under replace_one no scores do, and this is refused."""
 
     title: ClassVar[str] = "Exponential mechanism"
     purpose: ClassVar[str] = "The best of some candidates, by scores of known sensitivity; Gumbel noisy max."
@@ -57,15 +61,19 @@ class Exponential(Mechanism):
         return self.model_copy(update={"epsilon": bounded(self.epsilon / factor, 0.0, MOST_EPSILON)})
 
 
-class PermuteAndFlip(Mechanism):
+class PermuteAndFlip(OneDirection):
     """Takes candidates in random order and keeps one with probability e^{ε(score − best)/(2Δ)}."""
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"
     epsilon: Epsilon
     """ε of one choice in nats, 0 to 1e3: the factor of the score times 2Δ, Δ the sensitivity of every score.
 
-    Δ is meant under the dataset's adjacency.
+    Δ is meant under the dataset's adjacency. Where all scores move in one direction only, the factor of the
+    score times Δ: say `monotone`.
     """
+    monotone: Monotone = None
+    """true: all scores move in one direction when a unit is added or blanked, as counts do, and ε is stated
+    of half the noise. Under replace_one no scores do, and this is refused."""
 
     title: ClassVar[str] = "Permute and flip"
     purpose: ClassVar[str] = "The best of some candidates, never worse in expectation than exponential."
@@ -83,7 +91,7 @@ class PermuteAndFlip(Mechanism):
         return self.model_copy(update={"epsilon": bounded(self.epsilon / factor, 0.0, MOST_EPSILON)})
 
 
-class ReportNoisyMax(Mechanism):
+class ReportNoisyMax(OneDirection):
     """Adds Laplace or exponential noise to every score and reports only whose noisy score is largest."""
 
     kind: Literal["report_noisy_max"] = "report_noisy_max"
@@ -92,8 +100,12 @@ class ReportNoisyMax(Mechanism):
     epsilon: Epsilon
     """ε of one choice in nats, 0 to 1e3: 2Δ over the scale of the noise, Δ the sensitivity of every score.
 
-    Δ is meant under the dataset's adjacency. Where all scores move in one direction only: Δ over the scale.
+    Δ is meant under the dataset's adjacency. Where all scores move in one direction only: Δ over the scale,
+    and say `monotone`.
     """
+    monotone: Monotone = None
+    """true: all scores move in one direction when a unit is added or blanked, as counts do, and ε is stated
+    of half the noise. Under replace_one no scores do, and this is refused."""
 
     title: ClassVar[str] = "Report noisy max"
     purpose: ClassVar[str] = "Which of some candidates is best; not how good it is."

@@ -69,8 +69,8 @@ class AboveThreshold(Mechanism):
     epsilon_answers: float
     """Twice the sensitivity of the queries over the scale of the Laplace noise on each of them, drawn afresh
     for each: scale 2Δ/epsilon_answers. Of monotone queries, which all rise or all fall when a unit is added,
-    once: scale Δ/epsilon_answers; under replace_one none count as such, some rise while others fall.
-    In nats, 1e-9 to 1e3.
+    once: scale Δ/epsilon_answers; under replace_one none count as such, some rise while others fall. A
+    session says `monotone`, and is refused there. In nats, 1e-9 to 1e3.
     """
 
 
@@ -255,7 +255,12 @@ class Exponential(Mechanism):
     """ε of one choice in nats, 0 to 1e3: the factor of the score times 2Δ.
 
     Δ is the sensitivity of every score under the dataset's adjacency. Where all scores move in one
-    direction only, the factor of the score times Δ. With Gumbel noise of scale s on the scores: 2Δ/s.
+    direction only, the factor of the score times Δ: say `monotone`. With Gumbel noise of scale s on the
+    scores: 2Δ/s, and Δ/s of monotone ones.
+    """
+    monotone: bool | None = None
+    """true: all scores move in one direction when a unit is added or blanked, as counts do, and ε is stated
+    of half the noise. Under replace_one no scores do, and this is refused.
     """
 
 
@@ -468,7 +473,12 @@ class PermuteAndFlip(Mechanism):
     epsilon: float
     """ε of one choice in nats, 0 to 1e3: the factor of the score times 2Δ, Δ the sensitivity of every score.
 
-    Δ is meant under the dataset's adjacency.
+    Δ is meant under the dataset's adjacency. Where all scores move in one direction only, the factor of the
+    score times Δ: say `monotone`.
+    """
+    monotone: bool | None = None
+    """true: all scores move in one direction when a unit is added or blanked, as counts do, and ε is stated
+    of half the noise. Under replace_one no scores do, and this is refused.
     """
 
 
@@ -614,7 +624,12 @@ class ReportNoisyMax(Mechanism):
     epsilon: float
     """ε of one choice in nats, 0 to 1e3: 2Δ over the scale of the noise, Δ the sensitivity of every score.
 
-    Δ is meant under the dataset's adjacency. Where all scores move in one direction only: Δ over the scale.
+    Δ is meant under the dataset's adjacency. Where all scores move in one direction only: Δ over the scale,
+    and say `monotone`.
+    """
+    monotone: bool | None = None
+    """true: all scores move in one direction when a unit is added or blanked, as counts do, and ε is stated
+    of half the noise. Under replace_one no scores do, and this is refused.
     """
 
 
@@ -676,9 +691,10 @@ class ShuffledEpochs(Mechanism):
     Training on batches that a loader cuts from shuffled or ordered data.
     Not for: A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here.
     Valid under replace_one, zero_out only; a unit that is added or removed shifts the batches of all
-    others: open the dataset with zero_out or replace_one; where every epoch is shuffled afresh and
-    uniformly, one gaussian an epoch with noise_multiplier z/√5 (μ = √5/z) covers it too, but never in a
-    fixed order.
+    others, and where their number follows from that of the units it adds or drops one, which nothing
+    covers: open the dataset with zero_out or replace_one. Only where the number of batches and the
+    divisor of each are fixed, whatever the number of units, and every epoch is shuffled afresh and
+    uniformly, one gaussian an epoch with noise_multiplier z/√5 (μ = √5/z) covers it.
 
     Loss of one release: one Gaussian an epoch: D_α = epochs·α/(2z²), ρ = epochs/(2z²), μ² = epochs/z².
     Source: a unit moves one batch of each epoch, whatever the order; Dong, Roth, Su 2022, Cor. 3.3

@@ -12,7 +12,7 @@ it begins (Dwork, Roth 2014, ch. 3; Lyu, Su, Li 2017, Alg. 1 once per run). The 
 """
 
 import threading
-from typing import NoReturn, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 from odometer_client.base import OdometerError
 from odometer_client.bodies import Under
@@ -66,13 +66,14 @@ class SparseVector:
             raise ValueError(f"sensitivity is {sensitivity}: a number above 0 works")
         self._on_threshold = laplace(moves, epsilon_threshold, 1)
         self._on_query = laplace(moves, epsilon_answers, 1 if monotone else 2)
-        document = {
+        document: dict[str, Any] = {
             "kind": "sparse_vector",
             "epsilon_threshold": epsilon_threshold,
             "epsilon_answers": epsilon_answers,
             "max_above": max_above,
         }
         if monotone:
+            document["monotone"] = True
             _check_monotone(dataset, client.dataset(dataset)["adjacency"])
         self._over: OdometerError | None = None
         self._asking = threading.Lock()  # an answer drawn under one run's threshold never ends another run
