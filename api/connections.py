@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from accountant.errors import MalformedBody
+from api.problems import MEDIA_TYPE, problem_bytes
+
 log = logging.getLogger("odometer.api")
 
 HEAD_S: Final = 10.0
@@ -28,13 +31,12 @@ HEAD_BYTES: Final = 64 * 1024
 REST_BYTES: Final = 16 * 1024 * 1024
 """Of a body that was answered before it was read: it is thrown away, up to so much."""
 
-_TOO_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_TOO_LONG: Final = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-)
-_FULL: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-)
+_LAST: Final = b"connection: close\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n"
+"""Headers of an answer after which nothing more is said."""
+_EMPTY: Final = _LAST + b"content-length: 0\r\n\r\n"
+_TOO_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\n" + _EMPTY
+_TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _EMPTY
+_FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _EMPTY
 _LIMITS: Final = {"head": HEAD_S, "body": BODY_S, "answer": ANSWER_S}
 _MAKES_ROOM: Final = ("head", "idle", "body", "answer")
 """Who gives way first to a new connection; who is worked for never does."""
@@ -70,6 +72,13 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             if self._ahead > (REST_BYTES if rest else HEAD_BYTES) and not self.transport.is_closing():
                 self.transport.write(_TOO_LONG)
                 self.transport.close()
+
+    def send_400_response(self, _msg: str) -> None:
+        """What is no HTTP is answered as every other error is."""
+        body = problem_bytes(MalformedBody("this is not a request that HTTP/1.1 knows"))
+        kind = f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + _LAST + kind + body)
+        self.transport.close()
 
     def doing(self) -> str:
         """head, body, answer: waits for the client; idle between two requests; work: the client waits."""

@@ -14,6 +14,7 @@ from api.connections import Connection
 
 HEAD = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
 WHOLE = HEAD + b"\r\n"
+KEPT_BY_NOBODY = (b"\r\ncache-control: no-store\r\n", b"\r\nx-content-type-options: nosniff\r\n")
 
 
 @pytest.fixture
@@ -65,9 +66,28 @@ def test_a_head_that_does_not_end_is_given_up(quick: Live, sent: bytes, second: 
             one.sendall(WHOLE)
             assert b"200 OK" in one.recv(65536)
         one.sendall(sent)
-        assert told(one).endswith(
-            b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-        )
+        last = told(one)
+        assert last.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert last.endswith(b"\r\ncontent-length: 0\r\n\r\n")
+        assert all(header in last for header in KEPT_BY_NOBODY)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=["words", "header", "TLS"],
+)
+def test_what_is_no_http_is_a_problem_that_is_kept_by_nobody(quick: Live, sent: bytes) -> None:
+    with connected(quick) as one:
+        one.sendall(sent)
+        head, _, body = told(one).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert all(header in head + b"\r\n" for header in KEPT_BY_NOBODY)
+    assert json.loads(body)["type"] == "/problems/malformed-body"
 
 
 def test_a_head_that_comes_a_byte_at_a_time_is_given_up(quick: Live) -> None:
