@@ -43,6 +43,10 @@ _MISS_REFRESH_S: Final = 0.05
 """Unknown tokens make the service look at the store at most this often."""
 
 
+_TAKES: Final = ("key_revoked", "key_rotated", "principal_changed")
+"""What can take an admin away: whatever else is said adds keys, or says what is so already."""
+
+
 @dataclass(frozen=True)
 class Identity:
     """Whose key it is. `principal` is an opaque id; its name lives in a note apart from the entries."""
@@ -602,7 +606,8 @@ def _after(now: str, seconds: int) -> str:
 
 def _keep_an_admin(register: Register, said: Said) -> None:
     """Raise Forbidden where this would take the last admin key without an end."""
-    if not register.lasting_admins():
+    takes = any(document["type"] in _TAKES for document in said)
+    if not takes or not register.lasting_admins():
         return
     after = register.copy()
     for document in said:

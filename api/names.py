@@ -12,6 +12,7 @@ import hmac
 import secrets
 import unicodedata
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 from accountant.errors import InvalidRequest, NameTaken
@@ -54,21 +55,19 @@ class NameBook:
         self._secrets: dict[str, Note] = {}
         self._unclaimed: dict[str, list[str]] = {}
         """Principals whose entries claim no name, by what a note calls them; doubles of old are several."""
-        self._read: set[str] = set()
+        self._seen = 0
 
     def learn(self, register: Register) -> None:
         """Read the notes of principals and secrets that are new in `register`. Raises StoreUnavailable."""
-        new = [
-            one.id
-            for one in register.principals.values()
-            if one.name_hash and not one.claimed and one.id not in self._read
-        ]
+        unseen = list(islice(register.principals.values(), self._seen, None))  # the newest come last
+        new = [one.id for one in unseen if one.name_hash and not one.claimed]
         unread = [name for name in register.secrets if name not in self._secrets]
         if not new and not unread:
+            self._seen += len(unseen)
             return
         notes = self._store.notes([*new, *unread])
+        self._seen += len(unseen)
         for name in new:
-            self._read.add(name)
             if name in notes:
                 self._unclaimed.setdefault(folded(notes[name].text), []).append(name)
         self._secrets |= {name: notes[name] for name in unread if name in notes}
