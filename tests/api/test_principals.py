@@ -10,6 +10,8 @@ import pytest
 from serving import Live, live
 
 from accountant.commands import Caller
+from odometer_client import Client
+from odometer_client.errors import Forbidden
 
 PURE = {"kind": "pure", "epsilon": 0.9}
 SMALL = {"kind": "pure", "epsilon": 0.2}
@@ -314,6 +316,38 @@ def test_nobody_is_charged_under_a_name_that_the_ledger_uses_or_an_id_it_never_m
         reply = service.ask("POST", path, json={"role": "charger", "acts_for": [name]})
         assert code(reply) == (422, "invalid-request")
     assert code(set_to(service, proxy["principal"], acts_for=[name])) == (422, "invalid-request")
+
+
+@pytest.mark.parametrize("what", ["holds", "sessions", "derived"])
+def test_neither_is_anything_else_done_under_such_a_name(service: Live, what: str) -> None:
+    """Holds, sessions and what was made of a release follow the rule of charges."""
+    name = f"d{next(_number)}"
+    service.open(name)
+    proxy = make(service, acts_for=["*"])
+    assert charge(service, name, proxy["token"]).status_code == 201
+    sparse = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
+    body: dict[str, Any] = {
+        "holds": {"mechanism": SMALL, "count": 1, "expires_in_s": 60},
+        "sessions": {"session": sparse},
+        "derived": {"parent": 2, "description": "a plot"},
+    }[what]
+    for principal, status in (("service", 403), ("p_0123456789abcdef", 403), ("a-user", 201)):
+        headers = {"Idempotency-Key": f"x{next(_number)}"}
+        asked = {**body, "principal": principal}
+        path = f"/v1/datasets/{name}/{what}"
+        reply = service.ask("POST", path, proxy["token"], json=asked, headers=headers)
+        assert reply.status_code == status, reply.text
+
+
+def test_an_embedded_ledger_keeps_its_own_names_too() -> None:
+    """There are no keys there, and the ledger's own names are nobody's all the same."""
+    with Client("memory://") as client:
+        each = {"name": "each", "kind": "pure", "epsilon": 1, "scope": "principal/*"}
+        life = {"name": "life", "kind": "pure", "epsilon": 9}
+        client.create_dataset("d", unit="person", adjacency="add_remove", delta=1e-6, budgets=[life, each])
+        with pytest.raises(Forbidden):
+            client.charge("d", SMALL, 1, principal="service")
+        assert client.charge("d", SMALL, 1, principal="alice")["principal"] == "alice"
 
 
 def test_a_principal_is_charged_under_its_id_and_never_under_its_name(service: Live, dataset: str) -> None:
