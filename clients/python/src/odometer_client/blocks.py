@@ -298,6 +298,9 @@ class Blocks:
             except OdometerError as trouble:
                 log.warning("hold %s of %s is not settled, and spent: %s", hold.id, hold.dataset, trouble)
                 self._unsettled.append((hold, used))  # for the same number: it may have been settled
+            except BaseException:  # a client that was closed, an interrupt
+                self._unsettled += [(hold, used), *waiting]
+                raise
 
 
 def _smaller(refusal: BudgetExceeded, count: int) -> int:
