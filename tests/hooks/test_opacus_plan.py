@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from odometer_client import Client
 from odometer_client.base import UsedUp
-from odometer_client.errors import UnknownDataset, UnsupportedPlan
+from odometer_client.errors import Unauthenticated, UnknownDataset, UnsupportedPlan
 from odometer_client.rates import dp_sgd_step
 from odometer_client.testing import Service
 from odometer_client.training.opacus import BudgetedPrivacyEngine, OpacusGuard
