@@ -112,6 +112,8 @@ class Book:
         """Of streams that others write too."""
         self._holders = Holders()
         self._me = token_hex(4)
+        self._latest = ""
+        """The latest time that the clock has said."""
         self._looked: tuple[str, Head, dict[str, Row | None]] | None = None
         """Keys that were looked for in a stream together with its head, and what was found."""
 
@@ -172,10 +174,17 @@ class Book:
             if before is None:
                 self.behind(stream)
                 return None
-        draft = _Draft(before)
+        draft = _Draft(self._in_time(before, now))
         if dataset is not None:
             _follow(dataset, draft, now)
         return self._decided(stream, jobs, now, before, draft, held)
+
+    def _in_time(self, state: State | None, now: str) -> State | None:
+        """The state, no earlier than a clock has been: what was over by it stays over when it goes back."""
+        self._latest = max(self._latest, now)
+        if state is None or now == self._latest or state.time >= self._latest:
+            return state
+        return state.moved(state.head, self._latest, state.totals)
 
     def _decided(
         self,

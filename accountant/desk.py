@@ -36,9 +36,9 @@ class Desk:
         on_death: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.store = store
-        self.clock = clock
+        self.clock = Forward(clock)
         self._datasets: dict[str, Dataset] = {}
-        self.teller = Teller(store, clock, on_death)
+        self.teller = Teller(store, self.clock.as_it_is, on_death)  # which keeps the latest itself
         self.watch = Watch(store, self.teller)
 
     @classmethod
@@ -169,6 +169,29 @@ class Desk:
         sink = Waiter()
         self.teller.submit(stream, command, sink, None)
         return sink.wait()
+
+
+class Forward:
+    """A clock that stands still while the one it looks at is behind what that said before.
+
+    Between two entries a ledger's time is the clock's. What was over by it, a hold or a window, stays over.
+    """
+
+    def __init__(self, clock: Callable[[], str]) -> None:
+        self._clock = clock
+        self._latest = ""
+        self._lock = threading.Lock()
+
+    def __call__(self) -> str:
+        self.as_it_is()
+        return self._latest
+
+    def as_it_is(self) -> str:
+        """What the clock itself says; no reading after it is earlier."""
+        now = self._clock()
+        with self._lock:
+            self._latest = max(self._latest, now)
+        return now
 
 
 class Waiter:

@@ -72,7 +72,7 @@ class SqliteStore:
     """A ledger file. Every method raises StoreUnavailable, or LedgerCorrupt when the file is damaged."""
 
     def __init__(self, path: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        """Open the ledger at `path`; make it (mode 0600) and its folder where there is none.
+        """Open the ledger at `path`; make it (mode 0600) where there is none, in a folder that is there.
 
         `busy_timeout_s` bounds each wait for another writer, in seconds.
         """

@@ -1,5 +1,6 @@
 """The file under a SQLite ledger: made whole or not at all, recognised before use, watched while in use."""
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -10,6 +11,10 @@ from uuid import uuid4
 
 from accountant.errors import LedgerCorrupt, StoreUnavailable
 
+log = logging.getLogger("odometer.stores.sqlite")
+
+DEFAULT_FOLDER = "data"
+"""The one folder that is made for a new ledger, below where the program runs."""
 APPLICATION_ID = 0x506F646F  # "Podo", in the file's header: this is a ledger and no other database
 SCHEMA_VERSION = 2
 WITHOUT_MARKS = 1
@@ -49,7 +54,7 @@ class LedgerFile:
     def __init__(self, path: str, timeout_s: float) -> None:
         """Make the file where there is none, and check that it is a ledger that this version can write.
 
-        `timeout_s` bounds each wait for another process's lock.
+        `timeout_s` bounds each wait for another process's lock. Raises ValueError where there is no folder.
         """
         self.path = Path(path).resolve()
         self.name = self.path.name
@@ -190,11 +195,15 @@ class LedgerFile:
     def _create(self) -> None:
         """Make the database under another name, then link it: nobody ever sees half of one."""
         # A log without its database: the main file was lost. A new one must not take its place.
-        log = self._beside("-wal")
-        if log.exists() and not self.path.exists():
-            raise LedgerCorrupt(f"{self.path} is missing, but its log {log.name} is there. Restore both.")
+        beside = self._beside("-wal")
+        if beside.exists() and not self.path.exists():
+            raise LedgerCorrupt(f"{self.path} is missing, but its log {beside.name} is there. Restore both.")
         folder = self.path.parent
-        _make_folder(folder)
+        if not folder.is_dir() and folder == Path(DEFAULT_FOLDER).resolve():
+            _make_folder(folder)
+        if not folder.is_dir():
+            # A name that was mistyped must not begin a ledger that has spent nothing.
+            raise ValueError(f"there is no folder {folder}: a new ledger is begun only in one that is there")
         draft = folder / f".{self.name}.{uuid4().hex}.new"
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -205,6 +214,7 @@ class LedgerFile:
         finally:
             draft.unlink(missing_ok=True)
         _synchronise(folder)
+        log.warning("%s is a new ledger: nothing that was spent elsewhere is counted in it", self.path)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

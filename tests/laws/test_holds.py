@@ -263,3 +263,17 @@ def test_at_its_last_moment_it_can_be_settled_though_others_are_made_then() -> N
         clock.now += timedelta(seconds=60)
         accountant.hold("d", body, "2", MAKER)
         accountant.settle("d", first, {"used": 0}, MAKER)
+
+
+def test_a_hold_that_expired_stays_so_when_the_clock_goes_back() -> None:
+    """Also where nothing was written in between: the ledger's time never goes back while it is asked."""
+    clock = Clock()
+    with limited(PURE, clock=clock) as accountant:
+        hold = accountant.hold("d", {**HALF, "count": 1, "expires_in_s": 60}, "h", MAKER)[0]["hold"]
+        clock.now += timedelta(seconds=61)
+        with pytest.raises(HoldExpired):
+            accountant.settle("d", hold["id"], {"used": 0}, MAKER)
+        clock.now -= timedelta(seconds=30)
+        with pytest.raises(HoldExpired):
+            accountant.settle("d", hold["id"], {"used": 0}, MAKER)
+        assert accountant.holds("d")["items"] == []

@@ -521,3 +521,27 @@ def test_a_large_ledger_costs_what_a_small_one_did(store: SqliteStore) -> None:
     }
     assert len(plans) >= 8
     assert [(sql, step) for sql, steps in plans.items() for step in steps if "SCAN" in step] == []
+
+
+def test_a_new_ledger_needs_a_folder_that_is_there(tmp_path: Path) -> None:
+    """A folder that was mistyped is no place for an empty ledger with a full budget."""
+    with pytest.raises(ValueError, match="there is no folder"):
+        SqliteStore(str(tmp_path / "typo" / "ledger.sqlite"))
+    assert not (tmp_path / "typo").exists()
+
+
+def test_the_default_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    SqliteStore("data/ledger.sqlite").close()
+    assert (tmp_path / "data" / "ledger.sqlite").is_file()
+    with pytest.raises(ValueError, match="there is no folder"):
+        SqliteStore("other/data/ledger.sqlite")
+
+
+def test_a_new_ledger_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """To whoever opens it in a program of theirs: a name that was mistyped begins with nothing spent."""
+    SqliteStore(str(tmp_path / "ledger.sqlite")).close()
+    assert "ledger.sqlite is a new ledger" in caplog.text
+    caplog.clear()
+    SqliteStore(str(tmp_path / "ledger.sqlite")).close()
+    assert caplog.text == ""
