@@ -15,7 +15,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help serve test test-hooks test-browser test-openapi test-system check lint format generate docs demo bench clean
+.PHONY: help serve test long test-hooks test-browser test-openapi test-system check lint format generate docs demo bench clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -25,6 +25,9 @@ serve: .venv/installed ## install what is missing and start the service
 
 test: .venv/installed-dev ## run the tests that need nothing but Python
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+long: .venv/installed-dev ## what is too long for each run: a thousand faults of each kind of store (an hour)
+	FAULTS=1040 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/durability/test_lost_places.py
 
 test-hooks: .venv-hooks/installed ## run the tests that need torch, Opacus, OpenDP (installs them, 2 to 5 GB)
 	$(HOOKS_BIN)/python -m pytest $(PYTEST_ARGS) tests/hooks
