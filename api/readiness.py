@@ -11,7 +11,7 @@ from api.auth import KeyRing
 from api.waiting import in_thread
 
 KEPT_S: Final = 1.0
-"""So long one finding is the answer to everybody: nobody makes the store write by asking often."""
+"""So long a write that went through need not be tried again: nobody makes the store write by asking often."""
 PROBE: Final = "~ready"
 """The note that is written; no principal has such a name."""
 
@@ -23,9 +23,8 @@ class Readiness:
         self._accountant = accountant
         self._ring = ring
         self._slow_after_s = slow_after_s
-        self._found_at = -KEPT_S
-        self._found: OdometerError | None = None
-        self._trying: asyncio.Task[None] | None = None
+        self._written_at = -KEPT_S
+        self._trying: asyncio.Task[OdometerError | None] | None = None
 
     async def why_not(self) -> OdometerError | None:
         """What a charge would be told now; None when one could be recorded."""
@@ -34,21 +33,20 @@ class Readiness:
             return StoreUnavailable("the ledger thread is gone: the service is ending")
         if teller.stuck_s > self._slow_after_s:
             return StoreUnavailable(f"the ledger has not answered for {teller.stuck_s:.0f} s")
-        if time.monotonic() - self._found_at >= KEPT_S:
-            if self._trying is None or self._trying.done():
-                self._trying = asyncio.ensure_future(self._try())
-            await asyncio.shield(self._trying)
-        return self._found
+        if self._trying is None or self._trying.done():
+            self._trying = asyncio.ensure_future(self._try())
+        return await asyncio.shield(self._trying)
 
-    async def _try(self) -> None:
+    async def _try(self) -> OdometerError | None:
         try:
             await in_thread(self._slow_after_s, self._accountant.store.ping)
             await in_thread(self._slow_after_s, self._ring.refresh)
-            await in_thread(self._slow_after_s, self._write)
-            self._found = None
+            if time.monotonic() - self._written_at >= KEPT_S:
+                await in_thread(self._slow_after_s, self._write)
+                self._written_at = time.monotonic()
         except OdometerError as error:
-            self._found = error
-        self._found_at = time.monotonic()
+            return error
+        return None
 
     def _write(self) -> None:
         # The store gets the space of the longer text back only at the next checkpoint: a full disk is found.
