@@ -28,6 +28,7 @@ test: .venv/installed-dev ## run the tests that need nothing but Python
 
 long: .venv/installed-dev ## what is too long for each run: a thousand faults of each kind of store (an hour)
 	FAULTS=1040 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/durability/test_lost_places.py
+	MEMORY_REQUESTS=100000 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/durability/test_memory.py
 
 test-hooks: .venv-hooks/installed ## run the tests that need torch, Opacus, OpenDP (installs them, 2 to 5 GB)
 	$(HOOKS_BIN)/python -m pytest $(PYTEST_ARGS) tests/hooks

@@ -29,7 +29,7 @@ from api.waiting import LoopSink
 
 log = logging.getLogger("odometer.api")
 
-_KNOWN_BYTES: Final = 24 * 1024 * 1024
+_KNOWN_BYTES: Final = 12 * 1024 * 1024
 _KNOWN_BODY_MAX: Final = 4096
 _ADVICE_WAIT_S: Final = 2.0
 """How long a refusal waits for the advice that goes with it."""
