@@ -30,20 +30,44 @@ def contradiction(points: Sequence[tuple[float, float]]) -> str | None:
             "Rényi divergence of 0 at one order is 0 at all of them: leave out what was not computed, and "
             "state no less than the least float for what is too small for one"
         )
-    exact = [(Fraction(1), Fraction(0))]
-    exact += [(order := decimal(given), (order - 1) * decimal(epsilon)) for given, epsilon in points]
-    for place, ((a, f), (b, g), (c, h)) in enumerate(zip(exact, exact[1:], exact[2:], strict=False)):
-        rise = (g * (1 - ROUNDED) - f * (1 + ROUNDED)) * (c - b)
-        if rise > (h * (1 + ROUNDED) - g * (1 - ROUNDED)) * (b - a):
+    plain = [(1.0, 0.0), *((order, (order - 1) * epsilon) for order, epsilon in points)]
+    # Floats are off by far less than ROUNDED here: a slope that rises in them needs no fractions.
+    sure = points[0][0] > 1.001 and points[0][1] > 1e-100
+    for place in range(len(points) - 1):
+        (x, u), (y, v), (z, w) = plain[place : place + 3]
+        if sure and (v - u) * (z - y) <= (w - v) * (y - x):
+            continue
+        before = points[place - 1] if place else None
+        least = _least_after(before, points[place], points[place + 1])
+        if least is not None:
             (b_order, low), (c_order, high) = points[place], points[place + 1]
-            least = (g + (c - b) * (g - f) / (b - a)) / (c - 1)
-            before = f", with {points[place - 1][1]!r} at order {points[place - 1][0]:g}," if place else ""
+            told = f", with {before[1]!r} at order {before[0]:g}," if before else ""
             return (
                 f"epsilons: {low!r} at order {b_order:g} and {high!r} at order {c_order:g} contradict each "
-                f"other: (α−1)·D_α is convex and 0 at α = 1, so that D at order {c_order:g}{before} is at "
-                f"least {float(least):.6g}. One of the two is wrong, or loose: a curve without it holds too"
+                f"other: (α−1)·D_α is convex and 0 at α = 1, so that D at order {c_order:g}{told} is at "
+                f"least {least:.6g}. One of the two is wrong, or loose: a curve without it holds too"
             )
     return None
+
+
+def _least_after(
+    one: tuple[float, float] | None, two: tuple[float, float], three: tuple[float, float]
+) -> float | None:
+    """The least divergence at the third order if the first two are right; None where the third may be right.
+
+    The first is left out for order 1, at which the moment is 0. Exact.
+    """
+    a, f = _moment(*one) if one else (Fraction(1), Fraction(0))
+    (b, g), (c, h) = _moment(*two), _moment(*three)
+    rise = (g * (1 - ROUNDED) - f * (1 + ROUNDED)) * (c - b)
+    if rise <= (h * (1 + ROUNDED) - g * (1 - ROUNDED)) * (b - a):
+        return None
+    return float((g + (c - b) * (g - f) / (b - a)) / (c - 1))
+
+
+def _moment(order: float, divergence: float) -> tuple[Fraction, Fraction]:
+    exact = decimal(order)
+    return exact, (exact - 1) * decimal(divergence)
 
 
 def pure_curve(epsilon: float, grid: Grid, *, pure: Amount | None = None, delta: Amount = 0) -> Curve:
