@@ -62,7 +62,7 @@ class OdometerQuery(Document):
     """At which δ."""
 
     delta: (
-        Annotated[float, BeforeValidator(as_written), Field(ge=LEAST_DELTA, lt=1, allow_inf_nan=False)] | None
+        Annotated[float, Field(ge=LEAST_DELTA, lt=1, allow_inf_nan=False), BeforeValidator(as_written)] | None
     ) = None
     """Another δ than the dataset's, as what-if."""
     scope: Annotated[str, Field(max_length=80)] | None = None
