@@ -27,7 +27,10 @@ class Setup:
 
     n: int = 16
     batch_size: int = 4
-    mode: Literal["hooks", "ghost"] = "hooks"
+    mode: Literal["hooks", "ghost", "functorch", "per layer"] = "hooks"
+    wrap: bool = True
+    """False: Opacus puts its hooks on the model itself and returns what holds them."""
+    reduction: Literal["mean", "sum"] = "mean"
     noise: float = 1.0
     clip: float = 1.0
     heads: Literal["one", "two on one loader", "two loaders"] = "one"
@@ -60,6 +63,8 @@ class Head:
     loader: Any
     leave: Callable[[], Any]
     """The inner optimizer's step as the oracle sees it, before any guard stood around it."""
+    familiar: bool = False
+    """Whether a batch of the loader's own went in. Before that, nobody can tell it from another's."""
 
 
 class Interrupted(Exception):
@@ -152,7 +157,8 @@ class Jobs:
         self.heads = heads
         if self.plant is not None:
             self.plant(self)
-        self._take_from(lambda: iter(heads[0].loader))
+        self.batch = self._first = None
+        self.source("own")
 
     def _loader(self) -> Any:
         return DataLoader(self._records, batch_size=self.setup.batch_size, num_workers=self.setup.workers)
@@ -162,20 +168,30 @@ class Jobs:
         model = nn.Linear(self._records.columns, OUTPUTS, bias=False)
         inner = self.oracle.watch(torch.optim.SGD(model.parameters(), lr=0.01))
         leave = inner.step
-        criterion: Any = Slope()
+        criterion: Any = Slope(setup.reduction)
         made = engine.make_private(
             module=model,
             optimizer=inner,
             criterion=criterion,
             data_loader=loader,
             noise_multiplier=setup.noise,
-            max_grad_norm=setup.clip,
-            grad_sample_mode=setup.mode,
+            max_grad_norm=[setup.clip] if setup.mode == "per layer" else setup.clip,
+            grad_sample_mode="hooks" if setup.mode == "per layer" else setup.mode,
+            clipping="per_layer" if setup.mode == "per layer" else "flat",
+            loss_reduction=setup.reduction,
+            wrap_model=setup.wrap,
             rand_on_empty=setup.rand_on_empty,
             noise_generator=self._noise_generator,
         )
         self.oracle.belongs(inner, made[1])
-        return Head(made[0], inner, made[1], made[2] if len(made) == 4 else criterion, made[-1], leave)
+        return Head(
+            made[0] if setup.wrap else model,
+            inner,
+            made[1],
+            made[2] if len(made) == 4 else criterion,
+            made[-1],
+            leave,
+        )
 
     def _plain_history(self) -> bytes:
         """The checkpoint of an engine without a guard, after some steps."""
@@ -186,6 +202,7 @@ class Jobs:
         self.loop(self.setup.history)
         file = io.BytesIO()
         plain.save_checkpoint(path=file, module=self.heads[0].model, optimizer=self.heads[0].optimizer)
+        self.heads = []
         return file.getvalue()
 
     def _restore(self, saved: bytes, **options: Any) -> None:

@@ -48,13 +48,13 @@ class Records(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 class Slope(nn.Module):
     """A loss of constant slope, steep enough that every record is clipped."""
 
-    def __init__(self) -> None:
+    def __init__(self, reduction: str) -> None:
         super().__init__()
-        self.reduction = "mean"
+        self.reduction = reduction
 
     def forward(self, outputs: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
         each = 1000 * outputs.sum(dim=1)
-        return each if self.reduction == "none" else each.mean()
+        return each if self.reduction == "none" else each.mean() if self.reduction == "mean" else each.sum()
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,9 @@ class Oracle:
 
     def _look_at_noise(self, weight: Any, private: Any, deviation: float) -> None:
         """The noise in the update is as large as its optimizer says, and not that of an earlier update."""
-        divisor = private.expected_batch_size * private.accumulated_iterations
+        divisor = 1
+        if private.loss_reduction == "mean":
+            divisor = private.expected_batch_size * private.accumulated_iterations
         noise = (weight.grad * divisor - weight.summed_grad).flatten()
         if not deviation or not bool(noise.isfinite().all()):
             return

@@ -46,7 +46,7 @@ def program(seed: int) -> Program:
         drawn = choices[name][1](chance)
         ops += drawn if isinstance(drawn, list) else [(name, drawn)]
     if plain and any("clip" in (name, arguments.get("kind")) for name, arguments in ops):
-        setup = replace(setup, mode="hooks")  # ghost clipping keeps the norm that it was made with
+        setup = replace(setup, mode="hooks")  # others clip by a norm of their own
     if setup.heads != "one":
         ops = [(name, _at_some_head(name, arguments, chance)) for name, arguments in ops]
     return Program(seed, plain, setup, tuple(ops))
@@ -82,7 +82,9 @@ def _setup(chance: random.Random, plain: bool) -> Setup:
     setup = Setup(
         n=chance.choice([16, 24]),
         batch_size=chance.choice([1, 2, 4, 8]),
-        mode=chance.choice(["hooks", "ghost"]),
+        mode=chance.choice(["hooks", "hooks", "hooks", "ghost", "ghost", "ghost", "functorch", "per layer"]),
+        wrap=chance.random() < 0.85,
+        reduction=chance.choice(["mean", "mean", "sum"]),
         noise=chance.choice([0.5, 1.0, 2.0]),
         clip=chance.choice([0.5, 1.0, 3.0]),
         block=chance.choice([1, 4, 16]),
@@ -215,6 +217,7 @@ _WILD: Choices = {
     "rate": (1.5, lambda c: {"rate": c.choice(RATES)}),
     "noise": (0.7, lambda c: {"noise": c.choice([*NOISES, *NOISES, 0.0, float("nan"), float("inf")])}),
     "clip": (0.7, lambda c: {"clip": c.choice([0.7, 2.0, 0.7, 2.0, 0.0, float("inf"), -1.0])}),
+    "layer_clip": (0.3, lambda _: {"clip": 5.0}),
     "divisor": (0.2, lambda c: {"size": c.randint(1, 9)}),
     "unhook": (0.4, lambda c: {"hook": c.choice(["none", "another"])}),
     "resume": (1, lambda c: {"clean": c.random() < 0.5, "seed": c.choice([None, None, 1])}),

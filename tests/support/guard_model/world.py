@@ -12,6 +12,9 @@ from torch.utils.data import DataLoader
 
 from guard_model.jobs import PAST, Interrupted, Jobs
 
+STRANGE = ("shuffled", "foreign", "another", "another, guarded")
+"""Sources that are not the guarded loader."""
+
 
 class World(Jobs):
     """The state of a running program. Each method here is an operation of programs."""
@@ -35,6 +38,9 @@ class World(Jobs):
 
     def source(self, kind: str, size: int = 2, head: int = 0) -> None:
         """Where `fetch` takes its batches from now on."""
+        if kind in STRANGE and not all(at.familiar for at in (*self.heads, *self._past)):
+            return
+        self._strange = kind in STRANGE
         own = self._head(head).loader
         loader: Iterable[Any] = own
         if kind == "managed":
@@ -209,6 +215,7 @@ class World(Jobs):
     def interrupt(self, head: int = 0) -> None:
         """An exception between `backward` and `step`; the loop starts anew."""
         self.fetch()
+        self.zero(head)
         self.backward(head)
         self._batches = self._source()
 
@@ -222,6 +229,11 @@ class World(Jobs):
 
     def clip(self, clip: float, head: int = 0) -> None:
         self._head(head).optimizer.max_grad_norm = clip
+
+    def layer_clip(self, clip: float, head: int = 0) -> None:
+        """The norms that clipping layer by layer keeps beside `max_grad_norm`."""
+        if self.setup.mode == "per layer":
+            self._head(head).optimizer.max_grad_norms = [clip]
 
     def divisor(self, size: int, head: int = 0) -> None:
         self._head(head).optimizer.expected_batch_size = size
@@ -282,6 +294,7 @@ class World(Jobs):
         if zero == "first":
             self.zero(head)
         self.backward(head)
+        self._head(head).familiar |= bool(len(self.batch[0])) and not self._strange
         self.step(head)
         if zero == "last":
             self.zero(head)
