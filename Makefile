@@ -26,9 +26,10 @@ serve: .venv/installed ## install what is missing and start the service
 test: .venv/installed-dev ## run the tests that need nothing but Python
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-long: .venv/installed-dev ## what is too long for each run: a thousand faults of each kind of store (an hour)
+long: .venv/installed-dev .venv-hooks/installed ## what is too long for each run: a thousand faults of each kind of store, 10,000 training loops (hours)
 	FAULTS=1040 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/durability/test_lost_places.py
 	MEMORY_REQUESTS=100000 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/durability/test_memory.py
+	GUARD_MODEL_PROGRAMS=10000 $(HOOKS_BIN)/python -m pytest $(PYTEST_ARGS) tests/hooks/test_guard_model.py
 
 test-hooks: .venv-hooks/installed ## run the tests that need torch, Opacus, OpenDP (installs them, 2 to 5 GB)
 	$(HOOKS_BIN)/python -m pytest $(PYTEST_ARGS) tests/hooks

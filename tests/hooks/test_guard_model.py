@@ -9,11 +9,10 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import pytest
 from guard_model import plants
-from guard_model.jobs import Setup
+from guard_model.jobs import Ledger, Setup
 from guard_model.oracle import Oracle
 from guard_model.programs import Op, Program, program, shrunk
 from guard_model.runner import Outcome, Plant, run
@@ -24,7 +23,7 @@ from odometer_client import Client
 
 PROGRAMS = int(os.environ.get("GUARD_MODEL_PROGRAMS", "300"))
 """`make long` sets 10,000."""
-IN_ONE_LEDGER = 200
+IN_ONE_LEDGER = 500
 """Programs that share a ledger in memory."""
 
 pytestmark = [
@@ -47,12 +46,12 @@ class Ledgers:
     """A ledger for every so many programs."""
 
     used: int = 0
-    client: Client | None = None
+    client: Ledger | None = None
 
     def __call__(self, program: Program, plant: Plant | None = None) -> Outcome:
         if self.client is None or self.used % IN_ONE_LEDGER == 0:
             self.close()
-            self.client = Client("memory://")
+            self.client = Ledger()
         self.used += 1
         return run(program, self.client, plant)
 
@@ -111,14 +110,13 @@ def test_a_guard_that_is_broken_on_purpose_is_found(outcome_of: Ledgers, plant: 
 
 
 def seen_by(client: Client, *ops: Op, setup: Setup | None = None) -> Oracle:
-    """What the oracle saw of these operations, whatever the guard says to them."""
-    setup = setup or Setup(epsilon=None)
+    """What the oracle saw of these operations, with no guard."""
+    setup = setup or Setup()
     oracle = Oracle(setup.n)
     world = World(setup, oracle, client)
     with oracle.watching():
-        world.start()
-        for head in world.heads:  # no guard: what is looked at is the oracle
-            head.optimizer.step = partial(plants.pass_by, head)
+        world.plain()
+        world.heads[0].familiar = True
         for name, arguments in ops:
             getattr(world, name)(**arguments)
     return oracle
@@ -142,7 +140,7 @@ def test_the_oracle_sees_which_draws_left(
     mode: str, ops: list[Op], draws_of_releases: list[set[int]]
 ) -> None:
     """The draws in each update are read off the update itself."""
-    with Client("memory://") as client:
+    with Ledger() as client:
         oracle = seen_by(client, *ops, setup=Setup(n=24, batch_size=6, mode=mode))
     seen = [set(release.seen.any(dim=1).nonzero().flatten().tolist()) for release in oracle.releases]
     assert seen == draws_of_releases
@@ -150,7 +148,7 @@ def test_the_oracle_sees_which_draws_left(
 
 def test_the_oracle_sees_a_record_that_went_in_twice() -> None:
     """Two backward passes of one batch without a step: each record is there at twice the clip norm."""
-    with Client("memory://") as client:
+    with Ledger() as client:
         twice = [("fetch", {}), ("first_half", {}), ("skip", {"flag": True}), ("zero", {})]
         twice += [("backward", {}), ("step", {}), ("zero", {}), ("backward", {}), ("step", {})]
         oracle = seen_by(client, *twice, setup=Setup(n=24, batch_size=8, clip=0.5))

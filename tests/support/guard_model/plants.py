@@ -3,8 +3,10 @@
 Each stands around `optimizer.step()` of a guarded optimizer and lets some steps pass the guard by.
 """
 
+import contextlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import opacus.optimizers
@@ -25,7 +27,7 @@ def second_step_uncounted(world: World) -> None:
         def step(*closure: Step) -> Any:
             nonlocal released_at
             draws, releases = len(world.oracle.rates), len(world.oracle.releases)
-            done = pass_by(head, *closure) if released_at == draws else guarded(*closure)
+            done = _pass_by(head, *closure) if released_at == draws else guarded(*closure)
             if len(world.oracle.releases) > releases:
                 released_at = draws
             return done
@@ -46,15 +48,18 @@ def skipped_batch_uncounted(world: World) -> None:
             queue = head.optimizer._step_skip_queue
             if queue and queue[0]:
                 skipped = True
-                return pass_by(head, *closure)
+                return _pass_by(head, *closure)
             if not skipped:
                 return guarded(*closure)
             skipped = False
             _charge(world, head, head.loader.batch_sampler.sample_rate)
-            return pass_by(head, *closure)
+            return _pass_by(head, *closure)
 
         return step
 
+    for head in world.heads:
+        signal = _opacus_class(head.optimizer).signal_skip_step
+        head.optimizer.signal_skip_step = partial(signal, head.optimizer)
     _stand_around(world, broken)
 
 
@@ -68,7 +73,7 @@ def rate_read_once(world: World) -> None:
             if head.loader.batch_sampler.sample_rate == first:
                 return guarded(*closure)
             _charge(world, head, first)
-            return pass_by(head, *closure)
+            return _pass_by(head, *closure)
 
         return step
 
@@ -80,26 +85,33 @@ def _stand_around(world: World, broken: Callable[[Head, Step], Step]) -> None:
         head.optimizer.step = broken(head, head.optimizer.step)
 
 
-def pass_by(head: Head, *closure: Step) -> Any:
-    """Opacus's own step, with nothing of the guard."""
-    for again in closure:
-        again()
-    optimizer = head.optimizer
-    guarded = type(optimizer)
+@contextlib.contextmanager
+def unguarded(head: Head) -> Iterator[None]:
+    """Opacus's own optimizer, with nothing of the guard."""
+    optimizer, inner = head.optimizer, head.inner
+    guarded, hooks = type(optimizer), inner._optimizer_step_pre_hooks
     own = {name: value for name, value in vars(optimizer).items() if callable(value) or name == "step_hook"}
-    optimizer.__class__ = next(
-        kind for kind in guarded.__mro__ if getattr(opacus.optimizers, kind.__name__, None) is kind
-    )
     for name in own:
         delattr(optimizer, name)
-    hooks, head.inner._optimizer_step_pre_hooks = head.inner._optimizer_step_pre_hooks, OrderedDict()
+    optimizer.__class__ = _opacus_class(optimizer)
     optimizer.step_hook = None
+    inner._optimizer_step_pre_hooks = OrderedDict()
     try:
-        return head.leave() if optimizer.pre_step() else None
+        yield
     finally:
         optimizer.__class__ = guarded
         vars(optimizer).update(own)
-        head.inner._optimizer_step_pre_hooks = hooks
+        inner._optimizer_step_pre_hooks = hooks
+
+
+def _pass_by(head: Head, *closure: Step) -> Any:
+    with unguarded(head):
+        return head.optimizer.step(*closure)
+
+
+def _opacus_class(optimizer: Any) -> Any:
+    kinds = type(optimizer).__mro__
+    return next(kind for kind in kinds if getattr(opacus.optimizers, kind.__name__, None) is kind)
 
 
 def _charge(world: World, head: Head, rate: float) -> None:

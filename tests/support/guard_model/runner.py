@@ -115,4 +115,4 @@ def _judge(outcome: Outcome, world: World, oracle: Oracle) -> None:
 
 def _plain(words: str) -> str:
     """A message without its numbers, so that equal reasons count together."""
-    return re.sub(r"[-+]?\d[\d.e+-]*", "#", words)[:110]
+    return re.sub(r"[-+]?\d[\d.e+-]*", "#", words.partition("\n")[0])[:110]
