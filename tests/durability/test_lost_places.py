@@ -187,4 +187,6 @@ def test_every_fault_is_found_or_harmless(world: World) -> None:
         if hit is None:
             continue
         done += 1
-        assert bool(hit.unsure) == bool(hit.found), f"fault {number}, {when}: {hit}"
+        # An entry of a shard that nobody needs again is shown nowhere: `verify` alone comes upon it.
+        unread = kind == "entry" and "~units/" in hit.what and not hit.unsure
+        assert unread or bool(hit.unsure) == bool(hit.found), f"fault {number}, {when}: {hit}"

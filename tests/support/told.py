@@ -82,6 +82,8 @@ class Truth:
     """By dataset, principal and key: the entry, and what was asked."""
     holds: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     """Open, by id: dataset, principal, sixteenths."""
+    others: list[tuple[Any, ...]] = field(default_factory=list)
+    """Holds, sessions and answers: the method, its arguments, and who called."""
     sessions: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Open, of `flat`, by id: opener, above answers."""
 
@@ -89,6 +91,7 @@ class Truth:
         made = Truth()
         for name in ("spent", "daily", "keys", "holds", "sessions"):
             getattr(made, name).update(getattr(self, name))
+        made.others += self.others
         return made
 
     def add(self, dataset: str, scopes: list[str], sixteenths: int, day: str) -> None:
@@ -167,6 +170,7 @@ class Asking:
         receipt, _ = self.accountant.hold("flat", more, key, caller(who))
         self.truth.add("flat", scopes_of("flat", who, {}), sixteenths, self.day)
         self.truth.holds[receipt["hold"]["id"]] = ("flat", who, sixteenths)
+        self.truth.others.append(("hold", "flat", more, key, who))
 
     def settle(self, hold: str, used: int) -> None:
         dataset, who, held = self.truth.holds[hold]
@@ -185,6 +189,7 @@ class Asking:
         reply, _ = self.accountant.open_session("flat", asked, key, caller(who))
         self.truth.add("flat", scopes_of("flat", who, _SESSION), 2, self.day)
         self.truth.sessions[reply["session"]["id"]] = (who, 0)
+        self.truth.others.append(("open_session", "flat", asked, key, who))
 
     def answer(self, session: str, key: str) -> None:
         """An above answer, which opens the next run."""
@@ -196,6 +201,7 @@ class Asking:
         if said is not None:
             assert said[0]["session"]["above"] == above + 1
             self.truth.sessions[session] = (who, above + 1)
+            self.truth.others.append(("answer_session", "flat", session, {"above": True}, key, who))
             self.truth.add("flat", scopes_of("flat", who, _SESSION), 2, self.day)
 
     # -- everything that is read
@@ -286,6 +292,12 @@ class Asking:
             if said is not None:
                 assert said[1], f"retry {dataset} {who}/{key}: charged again"
                 assert said[0]["sequence"] == sequence
+        for method, *arguments, who in list(self.truth.others):
+            said = self.sure(
+                f"retry {method} of {who}",
+                lambda m=method, a=arguments, w=who: getattr(self.accountant, m)(*a, caller(w)),
+            )
+            assert said is None or said[1], f"retry {method} {arguments}: done again"
 
     def charge_all(self, mark: str) -> None:
         """For every scope what is one too many, and then what just fits."""
