@@ -12,6 +12,7 @@ from odometer_client.testing import serve
 def test_a_page_runs_and_shows_what_it_says(page: str, tmp_path: Path) -> None:
     found = pages.blocks(pages.ROOT / "docs" / page)
     assert found
+    (tmp_path / "data").mkdir()  # `odometer serve` makes that of its own default alone
     with serve(f"sqlite:///{tmp_path / 'data' / 'ledger.sqlite'}") as service:
         environment = pages.environment_of(service.url, str(service.admin_key))
         for block in found:

@@ -15,6 +15,7 @@ PRINTED_KEY, DEFAULT_URL = "po_...", "http://127.0.0.1:8790"
 def test_the_five_minutes_run_and_show_what_they_say(tmp_path: Path) -> None:
     found = pages.blocks(README)
     assert {block.language for block in found} == {"sh", "python"}
+    (tmp_path / "data").mkdir()  # `odometer serve` makes that of its own default alone
     with serve(f"sqlite:///{tmp_path / 'data' / 'ledger.sqlite'}") as service:
         key = str(service.admin_key)
         environment = pages.environment_of("", "")
