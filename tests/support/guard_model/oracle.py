@@ -94,7 +94,7 @@ class Oracle:
     _states: set[bytes] = field(default_factory=set)
     _repeated: set[int] = field(default_factory=set)
     _noises: list[torch.Tensor] = field(default_factory=list)
-    _fed: dict[int, int] = field(default_factory=dict)
+    _fed: dict[int, int | None] = field(default_factory=dict)
     _private: dict[int, Any] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -151,8 +151,8 @@ class Oracle:
         """`private` is Opacus's optimizer around `inner`: noise and clip norm are read at each release."""
         self._private[id(inner)] = private
 
-    def fed(self, inner: torch.optim.Optimizer, draw: int) -> None:
-        """A batch without records, of that draw, went backward for this optimizer: no column can show it."""
+    def fed(self, inner: torch.optim.Optimizer, draw: int | None) -> None:
+        """A batch without records, of that draw, went backward: no column shows it. None: one with some."""
         self._fed[id(inner)] = draw
 
     def forget(self) -> None:

@@ -81,7 +81,7 @@ class World(Jobs):
 
     def first_repeated(self) -> None:
         """As many records as before, all of them the first."""
-        if self.batch is not None:
+        if self.batch is not None and all(at.familiar for at in (*self.heads, *self._past)):
             self.batch = [part[:1].repeat(len(part), *[1] * (part.dim() - 1)) for part in self.batch]
 
     # Steps
@@ -92,8 +92,7 @@ class World(Jobs):
         at = self._head(head)
         inputs, targets = self.batch
         at.criterion(at.model(inputs), targets).backward()
-        if not len(inputs) and self._draw is not None:
-            self.oracle.fed(at.inner, self._draw)
+        self.oracle.fed(at.inner, None if len(inputs) else self._draw)
 
     def zero(self, head: int = 0) -> None:
         self._head(head).optimizer.zero_grad()
