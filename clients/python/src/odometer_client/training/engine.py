@@ -10,6 +10,7 @@ from opacus.accountants.utils import get_noise_multiplier
 from odometer_client.base import UnsupportedPlan
 from odometer_client.client import Client
 from odometer_client.rates import dp_sgd_step
+from odometer_client.training.accountant import OdometerAccountant
 from odometer_client.training.distributed import rank, told_by_rank_zero
 from odometer_client.training.guard import OpacusGuard
 from odometer_client.training.optimizers import positive
@@ -25,7 +26,8 @@ class BudgetedPrivacyEngine(PrivacyEngine):
 
     Args:
         client, dataset: where steps are charged.
-        accountant: Opacus's local accountant, for its own reports, as in Opacus; the service decides.
+        accountant: Opacus's local accountant, for its own reports, as in Opacus; the service decides. Under
+            the name that you register it by, `OdometerAccountant` has the service's number beside Opacus's.
         secure_mode: as in Opacus: cryptographic randomness, needs torchcsprng.
         sample_rate, expected_batch_size: constants that do not depend on the number of rows, for an
             add_remove dataset. The sampler and the optimizer get them in place of what Opacus computes.
@@ -99,6 +101,8 @@ class BudgetedPrivacyEngine(PrivacyEngine):
         )
         guard.unseen_history = self._unseen_said
         self.guards.append(guard)
+        if isinstance(self.accountant, OdometerAccountant):
+            self.accountant.bind(guard)
         return made
 
     def make_private_with_epsilon(self, *, epochs: int, **arguments: Any) -> Any:

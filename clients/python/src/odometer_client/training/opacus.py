@@ -12,12 +12,22 @@ batch it was taken on, charged after the noise is drawn and before the inner opt
 exchange anything. Where that is not certain the step is refused. Virtual steps (BatchMemoryManager) are no
 release and not charged; an empty batch is one, and is. No hook sees losses or metrics that you print.
 
-`guard` has the guard, `engine` the engine, `draws` and `loaders` the counting, `witness` what batch a
-gradient is of, `optimizers` what stands around a step, `plan` the check before the first.
+`guard` has the guard, `engine` the engine, `accountant` an accountant that Opacus makes by name, `draws` and
+`loaders` the counting, `witness` what batch a gradient is of, `optimizers` what stands around a step, `plan`
+the check before the first.
 """
 
+from odometer_client.training.accountant import OdometerAccountant
 from odometer_client.training.engine import BudgetedPrivacyEngine, UnseenHistory
 from odometer_client.training.guard import Batches, OnExhausted, OpacusGuard
 from odometer_client.training.plan import Plan
 
-__all__ = ["Batches", "BudgetedPrivacyEngine", "OnExhausted", "OpacusGuard", "Plan", "UnseenHistory"]
+__all__ = [
+    "Batches",
+    "BudgetedPrivacyEngine",
+    "OdometerAccountant",
+    "OnExhausted",
+    "OpacusGuard",
+    "Plan",
+    "UnseenHistory",
+]
