@@ -180,6 +180,8 @@ def _replay(state: State, command: ChargeCommand, known: Row, settled: Row | Non
             "nothing was charged; use a new key for a new charge",
             sequence=known.sequence,
         )
+    # An entry does not say it: what was charged was computed for the dataset's, or did not say.
+    check_computed_for(state, command.prepared)
     if settled is not None:
         raise HoldSettled(
             f"key {command.key!r} is that of hold {known.sequence}, which was settled (entry "
@@ -240,8 +242,8 @@ def _check_units(state: State, prepared: Prepared) -> None:
             raise InvalidRequest.of("units", f"{unit} is not kept in shard {state.shard}")
 
 
-def check_adjacency(state: State, prepared: Prepared) -> None:
-    """Raise NotValidUnderAdjacency unless every mechanism's analysis holds for this dataset."""
+def check_computed_for(state: State, prepared: Prepared) -> None:
+    """Raise NotValidUnderAdjacency where the charge says that it was computed for another adjacency."""
     dataset = state.dataset
     if prepared.adjacency is not None and prepared.adjacency != dataset.adjacency:
         raise NotValidUnderAdjacency(
@@ -250,6 +252,12 @@ def check_adjacency(state: State, prepared: Prepared) -> None:
             "(a clip norm C moves a sum by C under add_remove and zero_out, by 2C under replace_one)",
             adjacency=dataset.adjacency.value,
         )
+
+
+def check_adjacency(state: State, prepared: Prepared) -> None:
+    """Raise NotValidUnderAdjacency unless every mechanism's analysis holds for this dataset."""
+    dataset = state.dataset
+    check_computed_for(state, prepared)
     opening = prepared.session.session if isinstance(prepared.session, Opening) else {}
     if opening.get(MONOTONE) and dataset.adjacency is Adjacency.replace_one:
         raise NotValidUnderAdjacency(

@@ -6,7 +6,7 @@ from typing import Any
 from accountant import odometer
 from accountant.budgets import Charge
 from accountant.entries import content, hold_id
-from accountant.errors import StoreUnavailable
+from accountant.errors import LedgerCorrupt, StoreUnavailable
 from accountant.grid import Grid
 from accountant.ledger import State, entry_losses, open_holds, refund, touched_by
 from accountant.loss import Loss, total
@@ -14,7 +14,7 @@ from accountant.mechanisms.base import thawed
 from accountant.scopes import DATASET_SCOPE, split
 from accountant.settling import check_used, held_entry
 from accountant.stores import Row, Store
-from accountant.totals import counted_windows
+from accountant.totals import Totals, counted_windows
 
 
 def read(store: Store, stream: str, name: str, number: int, mark: str) -> dict[str, Any]:
@@ -64,7 +64,21 @@ def held(store: Store, state: State, scope: str | None, now: str) -> Loss:
 
 
 def unused(store: Store, state: State, now: str) -> State:
-    """The state as it would be if every open hold were settled for nothing: of the counts in view alone."""
+    """The state as it would be if every open hold were settled for nothing: of the counts in view alone.
+
+    Raises LedgerCorrupt where a count has less in it than an open hold put there.
+    """
+    try:
+        totals = _without_holds(store, state, now)
+    except ValueError as error:
+        raise LedgerCorrupt(
+            f"the counts of dataset {state.dataset.name} are below what its open holds come to: "
+            "run odometer verify"
+        ) from error
+    return state.moved(state.head, state.time, totals)
+
+
+def _without_holds(store: Store, state: State, now: str) -> Totals:
     totals, grid, composition = state.totals, state.dataset.grid, state.composition
     for _, expires, entry in _open(store, state, now):
         nothing = [Loss.zero(grid)] * len(entry["losses"])
@@ -76,7 +90,7 @@ def unused(store: Store, state: State, now: str) -> State:
             totals = totals.minus(mine, counted)
         else:
             totals = totals.settled(mine, mine, windows, max(state.time, now), expires)
-    return state.moved(state.head, state.time, totals)
+    return totals
 
 
 def _open(store: Store, state: State, now: str) -> Iterator[tuple[Row, str, dict[str, Any]]]:

@@ -205,3 +205,15 @@ def test_open_holds_that_cannot_be_read(path: Path, opened: Any, blob: bytes) ->
     second.charge("broken", ONE, "b", "p")
     run(path, ("UPDATE blobs SET value=? WHERE name='holds' AND stream=1", blob))
     refused_alone(first)
+
+
+def test_counts_below_what_is_open_are_damage(path: Path, opened: Any) -> None:
+    """A count that was lost together with its mark is not read as one that holds can be taken out of."""
+    each = {"name": "each", "kind": "zcdp", "rho": 9, "scope": "principal/p"}
+    with Accountant.open(f"sqlite:///{path}") as accountant:
+        accountant.add_budget("broken", each, "p")
+        accountant.hold("broken", {**ONE, "expires_in_s": 3600}, "h", "p")
+    lost = "totals/principal/p"
+    run(path, *((f"DELETE FROM {table} WHERE stream=1 AND name=?", lost) for table in ("blobs", "marks")))
+    with pytest.raises(LedgerCorrupt, match="below what its open holds"):
+        opened().odometer("broken", scope="principal/p")

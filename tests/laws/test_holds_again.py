@@ -3,7 +3,7 @@
 import pytest
 
 from accountant.commands import Caller
-from accountant.errors import Forbidden, HoldSettled
+from accountant.errors import Forbidden, HoldSettled, NotValidUnderAdjacency
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 
@@ -52,6 +52,17 @@ def test_shares_do_not_go_unsaid(accountant: Accountant) -> None:
     budget = {"kind": "zcdp", "rho": 10.0}
     etag = accountant.dataset("d")["budgets"][0]["etag"]
     kept = accountant.change_budget("d", "life", {**budget, "reserved": {"red": 0.5}}, etag, "p")
-    assert "warning" not in kept
+    assert "shares" not in kept.get("warning", "")
     gone = accountant.change_budget("d", "life", budget, kept["etag"], "p")
     assert "shares are gone" in gone["warning"]
+
+
+@pytest.mark.parametrize("other", ["replace_one", "zero_out"])
+def test_a_replay_does_not_pay_for_noise_of_another_adjacency(accountant: Accountant, other: str) -> None:
+    """A key pays for what was charged with it, not for the same numbers over another sensitivity."""
+    body = {"mechanism": {"kind": "pure", "epsilon": 0.1}, "count": 1}
+    accountant.charge("d", body, "once", "ada")
+    with pytest.raises(NotValidUnderAdjacency):
+        accountant.charge("d", {**body, "adjacency": other}, "once", "ada")
+    assert accountant.charge("d", {**body, "adjacency": "add_remove"}, "once", "ada")[1]
+    assert accountant.charge("d", body, "once", "ada")[1]
