@@ -51,7 +51,7 @@ def redis_url(context: Callable[[Path], AbstractContextManager[Any]], folder: Pa
 
 
 STORES = {
-    "sqlite": Backend(lambda folder: f"sqlite:///{folder}/made/on/demand/ledger.sqlite"),
+    "sqlite": Backend(lambda folder: f"sqlite:///{folder}/ledger.sqlite"),
     "memory": Backend(lambda _folder: "memory://", lasting=False),
     "redis": Backend(partial(redis_url, redis_server.server)),
     "redis+sentinel": Backend(partial(redis_url, redis_server.sentinel_group, replicas=1, wait_ms=4000)),
