@@ -49,7 +49,7 @@ WRAPPED = [("odometer", PRVAccountant), ("odometer-rdp", RDPAccountant)]
 def registered() -> Iterator[None]:
     """Both accountants under their names, and Opacus's registry as it was afterwards."""
     before = dict(_ACCOUNTANTS)
-    register_accountant("odometer", OdometerAccountant)
+    register_accountant("odometer", OdometerAccountant, force=True)  # a recipe may have done so
     register_accountant("odometer-rdp", BesideRDP)
     yield
     _ACCOUNTANTS.clear()
