@@ -11,14 +11,14 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from accountant.errors import LedgerCorrupt, LedgerRolledBack, OdometerError
-from accountant.reading import Seen
+from accountant.reading import Seen, load_state
 from accountant.stores import EMPTY_HEAD, Head, Store
 from accountant.teller import Teller
 
@@ -31,6 +31,7 @@ BYTES_MAX: Final = 1 << 20
 KEYS: Final = "~keys"
 EVERYTHING: Final = "~ledger"
 """All streams of a ledger, where a person decides on them."""
+_STREAMS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,26 @@ def holds(store: Store, stream: str, one: Sighting) -> bool:
         return False
     rows = store.entries(stream, number - 1, 1) if head.sequence >= number else []
     return [(row.sequence, row.hash) for row in rows] == [(number, one.seen.head.hash)]
+
+
+def ends(
+    store: Store, known: Mapping[str, Sighting], behind: Container[str] = ()
+) -> Iterator[tuple[str, Sighting]]:
+    """Where the streams of a store end, but for those `behind` and those that end where it is `known`.
+
+    A process that was killed took its last second with it: what it wrote then is told by the next one, which
+    may never come to that stream. One that is damaged is passed over. Raises OdometerError.
+    """
+    after = ""
+    while names := store.streams(after, _STREAMS):
+        for stream in names:
+            with suppress(LedgerCorrupt):
+                told, head = known.get(stream), store.load(stream, [])[0]
+                if stream in behind or head == EMPTY_HEAD or (told and told.seen.head == head):
+                    continue
+                state = None if stream == KEYS else load_state(store, stream)
+                yield stream, Sighting(_first(store, stream), Seen.of(state) if state else Seen(head))
+        after = names[-1]
 
 
 class Keeper:

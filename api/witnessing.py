@@ -9,7 +9,7 @@ from typing import Final
 from accountant.adopting import adopt_all
 from accountant.stores import Store
 from accountant.teller import Teller
-from accountant.witness import FileWitness, Keeper, refuse_to_start
+from accountant.witness import FileWitness, Keeper, ends, refuse_to_start
 
 log = logging.getLogger("odometer.witness")
 
@@ -74,10 +74,16 @@ def keep(store: Store, witness: FileWitness | None, teller: Teller) -> Keeper | 
     """Freeze what is behind its witness, and tell the witness from now on."""
     if witness is None:
         return None
-    for stream, one in witness.compare(store).items():
+    behind = witness.compare(store)
+    for stream, one in behind.items():
         number = one.seen.head.sequence
         log.critical("%s is behind its witness, which saw entry %d: it is frozen", stream, number)
         teller.testify(stream, one.seen)
-    if not witness.read():
+    known = witness.read()
+    if not known:
         log.warning("%s knows nothing of this ledger yet: it is taken as it is", witness.path)
+    try:
+        witness.append(dict(ends(store, known, behind)))
+    except OSError as error:  # the keeper goes on trying, with what it comes upon
+        log.warning("the witness cannot be written (%s): an older copy would not be known", error)
     return Keeper(witness, store, teller)

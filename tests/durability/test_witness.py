@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from command_line import runner
-from serving import Live, dataset_document, live
+from serving import ONE, Live, dataset_document, live
 
 from accountant.reading import Seen
+from accountant.service import Accountant
 from accountant.stores import Head
 from accountant.witness import EVERYTHING, FileWitness, Sighting
 from api.cli.serve import _announce
@@ -79,6 +80,22 @@ def test_a_dataset_that_is_behind_is_frozen_and_the_others_go_on(
         assert running.charge("d", "c", role=charger).status_code == 503
     with live(f"sqlite:///{path}") as running:
         assert running.charge("d", "c", role=charger).status_code == 503
+
+
+def test_what_a_killed_service_did_not_tell_is_told_by_the_next(path: Path, witness: Path) -> None:
+    """Though that one never comes to the dataset: what is in the ledger at its start is seen."""
+    with served(path, witness) as running:
+        running.open("d", rho=1.0)
+        admin = running.admin
+    copied(path, path.parent / "copy.sqlite")
+    with Accountant.open(f"sqlite:///{path}") as killed:  # as one that has no time to tell its witness
+        killed.charge("d", ONE, "a", "somebody")
+    with served(path, witness):
+        pass
+    put_back(path.parent / "copy.sqlite", path)
+    with served(path, witness) as running:
+        reply = running.charge("d", "b", role=admin)
+        assert (reply.status_code, reply.json()["type"]) == (503, "/problems/ledger-rolled-back")
 
 
 def test_a_person_accepts_a_restored_copy_by_unfreezing(path: Path, witness: Path, older: str) -> None:
