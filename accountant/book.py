@@ -1,5 +1,6 @@
 """What the teller remembers: the states it has decided on, and the last head it saw of every stream."""
 
+import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -24,10 +25,11 @@ from accountant.counts import Counts
 from accountant.datasets import entry_format
 from accountant.decide import decide, frozen_error, lost_shard
 from accountant.decisions import Admitted, Decision, Refused, admit
-from accountant.entries import content
+from accountant.entries import content, row_at
 from accountant.errors import (
     DatasetClosed,
     InternalError,
+    LedgerCorrupt,
     LedgerRolledBack,
     NotFound,
     OdometerError,
@@ -256,8 +258,8 @@ class Book:
             if number > stored:
                 entry = new[number - stored - 1]
                 return Row(number, entry.hash, entry.body)
-            found = self._store.entries(state.stream, number - 1, 1)
-            return found[0] if found and found[0].sequence == number else None
+            last = json.loads(new[0].body)["prev"] if new else state.head.hash
+            return row_at(self._store, state.stream, Head(stored, last), number)
 
         return row
 
@@ -417,8 +419,8 @@ class Book:
         found: dict[int, Row] = {}
         for number in {_about(job.command) for job in jobs}:
             if number is not None and state is not None and 0 < number <= state.head.sequence:
-                rows = self._store.entries(stream, number - 1, 1)
-                found |= {row.sequence: row for row in rows if row.sequence == number}
+                row = row_at(self._store, stream, state.head, number)
+                found |= {} if row is None else {number: row}
         return found
 
     def _names(self, state: State, jobs: Sequence[Job], held: dict[int, Row]) -> Iterable[str]:
@@ -435,12 +437,12 @@ class Book:
                 done.add(same)
                 scopes = state.scopes(touched, command.prepared.kinds)
             elif isinstance(command, SettleCommand) and command.hold in held:
-                entry = content(held[command.hold], state.stream)
+                entry = _said(held[command.hold], state.stream)
                 if entry.get("type") != "held":
                     continue
                 scopes = state.scopes(touched_by(entry), kinds_of(entry))
             elif isinstance(command, EndCommand) and command.session in held:
-                entry = content(held[command.session], state.stream)
+                entry = _said(held[command.session], state.stream)
                 if "command" not in entry:
                     continue
                 scopes = state.scopes(touched_by(entry), ())
@@ -567,6 +569,14 @@ def replace_totals(state: State, totals: Totals) -> State:
 
 def _keys(jobs: Sequence[Job]) -> list[str]:
     return [job.command.ledger_key for job in jobs if isinstance(job.command, Keyed)]
+
+
+def _said(row: Row, stream: str) -> dict[str, Any]:
+    """What an entry says; nothing of a damaged one: the decision says that."""
+    try:
+        return content(row, stream)
+    except LedgerCorrupt:
+        return {}
 
 
 def _about(command: Command) -> int | None:

@@ -17,7 +17,7 @@ from accountant.loss import Loss, total
 from accountant.mechanisms.base import thawed
 from accountant.open_sessions import OpenSession
 from accountant.sessions import ANY_SESSION, Session
-from accountant.settling import held_entry, held_part
+from accountant.settling import held_part, open_entry
 from accountant.stores import Row
 
 PRINCIPAL: Final = "service"
@@ -27,10 +27,10 @@ Rows = Callable[[int], Row | None]
 
 
 def parts(state: State, row: Rows) -> dict[str, Any]:
-    """The open holds and sessions, as the entry `carried` has them. Raises LedgerCorrupt, UnknownHold."""
+    """The open holds and sessions, as the entry `carried` has them. Raises LedgerCorrupt."""
     name = state.dataset.name
     holds = {
-        str(number): held_part(held_entry(row(number), number, name), lasting=True) for number in state.holds
+        str(number): held_part(open_entry(row(number), number, name), lasting=True) for number in state.holds
     }
     sessions = {str(number): _session(state, number, row(number)) for number in state.sessions}
     return {"holds": holds, "sessions": sessions}

@@ -5,13 +5,13 @@ Sorted keys, no spaces, no floats; its own hash is SHA-256 of those bytes, which
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from accountant.errors import LedgerCorrupt, UpgradeNeeded
-from accountant.stores import Head, NewEntry, Row
+from accountant.stores import Head, NewEntry, Row, Store
 
 FORMAT: Final = 3
 """What is written, unless an entry says something that only a later format can say."""
@@ -65,6 +65,46 @@ def content(row: Row, name: str) -> dict[str, Any]:
             f"entry {row.sequence} of {name} was changed: run odometer verify", sequence=row.sequence
         )
     return found
+
+
+def row_at(store: Store, stream: str, head: Head, number: int) -> Row | None:
+    """Entry `number` of a stream that ends with `head`; None for a number that is beyond its end.
+
+    It is the entry that the next one, or the head, names. Where none such is stored, what is returned has no
+    bytes, so that `content` takes it for damage: an entry that was lost is not one that never was.
+    """
+    if not 0 < number <= head.sequence:
+        return None
+    rows = {row.sequence: row for row in store.entries(stream, number - 1, 2)}
+    found, following = rows.get(number), rows.get(number + 1)
+    if found is not None and number == head.sequence:
+        named = found.hash == head.hash
+    else:
+        named = following is not None and follows(following, found)
+    return found if found is not None and named else Row(number, "", b"")
+
+
+def follows(row: Row, before: Row | None) -> bool:
+    """Whether an entry names that one as the entry before it."""
+    # No text can be taken for it: quotes within texts are escaped.
+    return before is not None and f'"prev":"{before.hash}"'.encode() in row.body
+
+
+def contents(rows: Iterable[Row], name: str) -> Iterator[dict[str, Any]]:
+    """What neighbouring entries of stream `name` say.
+
+    Raises LedgerCorrupt for what `content` finds, and for one that does not name the entry before it.
+    """
+    before: Row | None = None
+    for row in rows:
+        entry = content(row, name)
+        if before is not None and entry.get("prev") != before.hash:
+            raise LedgerCorrupt(
+                f"entry {row.sequence} of {name} does not follow the one before it: run odometer verify",
+                sequence=row.sequence,
+            )
+        before = row
+        yield entry
 
 
 def check_format(stream: str, version: Any) -> None:

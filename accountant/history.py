@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from accountant import odometer
 from accountant.advice import finite
-from accountant.entries import content
+from accountant.entries import content, contents, row_at
 from accountant.grid import Grid
 from accountant.ledger import CHECKPOINT_EVERY, State, entry_losses, scope_blob, touched_by
 from accountant.loss import Loss, total
@@ -83,8 +83,7 @@ def _steps(store: Store, state: State) -> Iterator[_Step]:
     places = {f"partition/{part}": row for row, part in enumerate(state.partitions)}
     zero = Loss.zero(grid)
     while after < state.head.sequence and (rows := store.entries(name, after, FOLD_MAX)):
-        for row in rows:
-            entry = content(row, name)
+        for row, entry in zip(rows, contents(rows, name), strict=True):
             if row.sequence > state.head.sequence or entry["type"] not in _COUNTING:
                 continue
             if entry["type"] == "opened":
@@ -167,10 +166,10 @@ def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int,
     for number in wanted:
         if number > last:
             return
-        rows = store.entries(state.dataset.name, number * CHECKPOINT_EVERY - 1, 1)
-        entry = content(rows[0], state.dataset.name) if rows else {}
-        if "totals" in entry:
-            yield rows[0].sequence, entry["time"], Loss.decode(state.dataset.grid, entry["totals"])
+        row = row_at(store, state.dataset.name, state.head, number * CHECKPOINT_EVERY)
+        entry = {} if row is None else content(row, state.dataset.name)
+        if row is not None and "totals" in entry:
+            yield row.sequence, entry["time"], Loss.decode(state.dataset.grid, entry["totals"])
 
 
 def _thin(moments: int, points: int) -> list[int]:
@@ -263,7 +262,12 @@ def page(
     else:
         rows = [row for row in _until_full(_forwards(store, name, after, limit)) if row.sequence <= last]
         following = rows[-1].sequence if rows and rows[-1].sequence < last else None
-    return {"items": [_shown(row, name) for row in rows], "next": following}
+    in_order = rows[::-1] if newest_first else rows
+    items = [
+        {"sequence": row.sequence, "hash": row.hash, "entry": entry}
+        for row, entry in zip(in_order, contents(in_order, name), strict=True)
+    ]
+    return {"items": items[::-1] if newest_first else items, "next": following}
 
 
 def _until_full(rows: Iterator[Row]) -> Iterator[Row]:
@@ -289,7 +293,3 @@ def _backwards(store: Store, name: str, end: int, limit: int) -> Iterator[Row]:
         number = min(limit, end, _AT_ONCE)
         yield from (row for row in reversed(store.entries(name, end - number, number)) if row.sequence <= end)
         end, limit = end - number, limit - number
-
-
-def _shown(row: Row, name: str) -> dict[str, Any]:
-    return {"sequence": row.sequence, "hash": row.hash, "entry": content(row, name)}

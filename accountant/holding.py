@@ -5,22 +5,32 @@ from typing import Any
 
 from accountant import odometer
 from accountant.budgets import Charge
-from accountant.entries import content, hold_id
-from accountant.errors import LedgerCorrupt, StoreUnavailable
+from accountant.entries import content, hold_id, row_at
+from accountant.errors import LedgerCorrupt, UnknownHold
 from accountant.grid import Grid
 from accountant.ledger import State, entry_losses, open_holds, refund, touched_by
 from accountant.loss import Loss, total
 from accountant.mechanisms.base import thawed
 from accountant.scopes import DATASET_SCOPE, split
-from accountant.settling import check_used, held_entry
+from accountant.settling import check_used, held_entry, open_entry
 from accountant.stores import Row, Store
 from accountant.totals import Totals, counted_windows
 
 
 def read(store: Store, stream: str, name: str, number: int, mark: str) -> dict[str, Any]:
-    """The entry of a hold, whose hash starts with `mark`. Raises UnknownHold."""
+    """The entry of a hold, whose hash starts with `mark`.
+
+    Raises UnknownHold, or LedgerCorrupt when the entry of that number is not the one that stood there.
+    """
     rows = [row for row in store.entries(stream, number - 1, 1) if row.sequence == number]
-    return held_entry(rows[0] if rows else None, number, name, mark)
+    try:
+        return held_entry(rows[0] if rows else None, number, name, mark)
+    except UnknownHold:
+        head, _ = store.load(stream, [])
+        row = row_at(store, stream, head, number)
+        if row is not None:
+            content(row, stream)  # says so when it is not
+        raise
 
 
 def used_losses(grid: Grid, held: Mapping[str, Any], used: Sequence[int]) -> tuple[Loss, ...]:
@@ -95,7 +105,7 @@ def _without_holds(store: Store, state: State, now: str) -> Totals:
 
 def _open(store: Store, state: State, now: str) -> Iterator[tuple[Row, str, dict[str, Any]]]:
     for number, expires in open_holds(state.holds, now).items():
-        rows = store.entries(state.stream, number - 1, 1)
-        if not rows or rows[0].sequence != number:
-            raise StoreUnavailable(f"entry {number} of {state.stream} cannot be read")
-        yield rows[0], expires, content(rows[0], state.stream)
+        row = row_at(store, state.stream, state.head, number)
+        entry = open_entry(row, number, state.stream)
+        if row is not None:
+            yield row, expires, entry

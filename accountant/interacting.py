@@ -9,15 +9,15 @@ from accountant.answering import check_kept, check_owner, check_run, session_of
 from accountant.budgets import Charge
 from accountant.commands import Caller, ChargeCommand, EndCommand, Prepared, end_key
 from accountant.documents import understood
-from accountant.entries import content, entry_id
-from accountant.errors import KeyReused, UnknownSession
+from accountant.entries import content, entry_id, row_at
+from accountant.errors import KeyReused, LedgerCorrupt, UnknownSession
 from accountant.forms import Group, SessionAnswer
 from accountant.ledger import State
 from accountant.mechanisms.base import STORED, frozen, thawed
 from accountant.open_sessions import Answer, Opening, OpenSession
 from accountant.requests import Body, idempotency_key, session_number
 from accountant.sessions import ANY_SESSION, Session
-from accountant.stores import Row, Store
+from accountant.stores import Store
 
 
 def prepared_opening(body: Body | Mapping[str, Any]) -> Prepared:
@@ -75,18 +75,25 @@ class Known:
     def read(cls, store: Store, state: State, number: int, mark: str) -> Self:
         """Raises UnknownSession where no entry of that hash opened one, LedgerCorrupt when it was changed."""
         name = state.dataset.name
-        rows = store.entries(name, number - 1, 1) if number <= state.head.sequence else []
+        called = f"session {entry_id(number, mark)}"
+        row = row_at(store, name, state.head, number)
+        if row is None:
+            raise UnknownSession(f"dataset {name} has no {called}")
         # Before the mark: an entry that is not the one that stood there is damage.
-        entry = content(rows[0], name) if rows and rows[0].sequence == number else None
-        if entry is None or not rows[0].hash.startswith(mark):
-            raise UnknownSession(f"dataset {name} has no session {entry_id(number, mark)}")
-        document = entry["command"].get("session", {}).get("open") if entry["type"] == "charged" else None
+        entry, document = content(row, name), None
+        if row.hash.startswith(mark) and entry["type"] == "charged":
+            document = entry["command"].get("session", {}).get("open")
         if document is None:
-            raise UnknownSession(
-                f"dataset {name} has no session {entry_id(number, mark)}: that entry opens none"
-            )
+            listed = state.sessions.get(number)
+            if listed is not None and listed.mark == mark:
+                raise LedgerCorrupt(
+                    f"{called} of dataset {name} is listed as open, and its entry opens none: run odometer "
+                    "verify",
+                    sequence=number,
+                )
+            raise UnknownSession(f"dataset {name} has no {called}: that entry opens none of this id")
         kind = ANY_SESSION.validate_python(thawed(document), context=STORED)
-        return cls(name, number, mark, rows[0].hash, entry, kind)
+        return cls(name, number, mark, row.hash, entry, kind)
 
     @property
     def id(self) -> str:
@@ -110,14 +117,21 @@ class Known:
 
     def _above_at_end(self, store: Store) -> int:
         """How many above answers a closed session had."""
-        row = self._end(store)
+        entry = self._end(store)
         # Without one it was closed by an answer that was charged: its last above one.
-        return self.kind.most_above if row is None else int(content(row, self.dataset)["above"])
+        return self.kind.most_above if entry is None else int(entry["above"])
 
-    def _end(self, store: Store) -> Row | None:
-        """The entry of its end, where that cost nothing."""
+    def _end(self, store: Store) -> dict[str, Any] | None:
+        """The entry of its end, where that cost nothing. Raises LedgerCorrupt for another one."""
         name = end_key(self.number)
-        return store.find(self.dataset, [name]).get(name)
+        row = store.find(self.dataset, [name]).get(name)
+        entry = None if row is None else content(row, self.dataset)
+        if row is not None and entry is not None and entry.get("session") != self.number:
+            raise LedgerCorrupt(
+                f"the end of session {self.id} is not where it should be: run odometer verify",
+                sequence=row.sequence,
+            )
+        return entry
 
     def document(self, store: Store, state: State) -> dict[str, Any]:
         """As it is in `state`; of a closed one the store knows how it ended."""
@@ -183,7 +197,14 @@ class Known:
         row = store.find(self.dataset, [ledger_key]).get(ledger_key)
         if row is None:
             return None
-        step = content(row, self.dataset).get("command", {}).get("session", {})
+        entry = content(row, self.dataset)
+        if f"{entry.get('by', entry.get('principal'))}/{entry.get('key')}" != ledger_key:
+            raise LedgerCorrupt(
+                f"key {ledger_key.partition('/')[2]!r} leads to entry {row.sequence}, which is not its own: "
+                "nothing was charged; run odometer verify",
+                sequence=row.sequence,
+            )
+        step = entry.get("command", {}).get("session", {})
         if (step.get("id"), step.get("above")) != (self.number, wanted.above) or (
             wanted.run is not None and wanted.run != step["run"]
         ):
@@ -200,8 +221,7 @@ class Known:
         """(run, last) of this very answer when it ended the session at no cost."""
         if self.number in state.sessions:
             return None
-        row = self._end(store)
-        entry = {} if row is None else content(row, self.dataset)
+        entry = self._end(store) or {}
         whose = entry.get("principal"), entry.get("key")
         if not wanted.above or whose != (caller.principal, key) or wanted.run not in (None, entry["run"]):
             return None

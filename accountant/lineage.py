@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from accountant.deriving import DEPTH_MAX, depth_of
-from accountant.entries import content, entry_hash
+from accountant.entries import content, entry_hash, follows, row_at
 from accountant.errors import LedgerCorrupt
 from accountant.ledger import State
 from accountant.mechanisms.base import thawed
@@ -73,9 +73,7 @@ class _Family:
 
     def row(self, number: int) -> Row | None:
         if number not in self._rows:
-            wanted = 0 < number <= self._state.head.sequence
-            rows = self._store.entries(self._state.dataset.name, number - 1, 1) if wanted else []
-            self._rows[number] = next((row for row in rows if row.sequence == number), None)
+            self._rows[number] = row_at(self._store, self._name, self._state.head, number)
         return self._rows[number]
 
     def ancestors(self, number: int) -> list[int]:
@@ -93,13 +91,19 @@ class _Family:
     def descendants(self, number: int, after: int) -> tuple[list[Row], int | None]:
         last = self._state.head.sequence
         found: list[Row] = []
-        end = min(last, after + SCAN_MAX)
+        end, before = min(last, after + SCAN_MAX), self.row(after)
         while after < end:
             rows = self._store.entries(self._state.dataset.name, after, min(_PAGE, end - after))
             if not rows:
                 raise LedgerCorrupt(f"entries after {after} are missing: run odometer verify")
             for row in rows:
-                after = row.sequence
+                if row.sequence != after + 1 or not follows(row, before):
+                    raise LedgerCorrupt(
+                        f"entry {after + 1} of {self._name} is not there, or does not follow the one before "
+                        "it: run odometer verify",
+                        sequence=after + 1,
+                    )
+                after, before = row.sequence, row
                 if entry_hash(row.body) != row.hash:
                     content(row, self._name)  # which says so
                 if _DERIVED in row.body:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from accountant.adopting import adopt
 from accountant.beside import BESIDE
-from accountant.entries import canonical, check_format, content, entry_hash
+from accountant.entries import canonical, check_format, content, contents, entry_hash
 from accountant.errors import LedgerCorrupt, LedgerRolledBack, StoreUnavailable
 from accountant.grid import Grid
 from accountant.ledger import (
@@ -221,7 +221,10 @@ def recount_recent(store: Store, state: State) -> None:
     checkpoint = head.sequence // CHECKPOINT_EVERY * CHECKPOINT_EVERY
     after = max(0, checkpoint - 1)
     try:
-        entries = [content(row, name) for row in store.entries(name, after, head.sequence - after)]
+        rows = store.entries(name, after, head.sequence - after)
+        entries = list(contents(rows, name))
+        if not rows or rows[-1].hash != head.hash:
+            raise LedgerCorrupt(f"the last entries of {name} are not its own: run odometer verify")
         if checkpoint and "totals" not in entries[0]:
             return  # that number fell to an entry that is no charge
         spent = Loss.decode(grid, entries[0]["totals"]) if checkpoint else Loss.zero(grid)

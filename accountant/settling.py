@@ -85,6 +85,17 @@ def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[
     return entry
 
 
+def open_entry(row: Row | None, number: int, name: str) -> dict[str, Any]:
+    """The entry of a hold that a ledger has among its open ones. Raises LedgerCorrupt where it is none."""
+    try:
+        return held_entry(row, number, name)
+    except UnknownHold as error:
+        raise LedgerCorrupt(
+            f"entry {number} of {name} is listed as an open hold and is none: run odometer verify",
+            sequence=number,
+        ) from error
+
+
 def held_part(entry: Mapping[str, Any], *, lasting: bool) -> dict[str, Any]:
     """What a settlement repeats of the hold, so that the ledger can be counted in one pass.
 

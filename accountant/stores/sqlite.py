@@ -9,6 +9,7 @@ load, and the copied pages are synchronised before the log is used again.
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -127,11 +128,14 @@ class SqliteStore:
                 return []
             base = number << SEQUENCE_BITS
             found = reader.execute(_ENTRIES, (base + first - 1, base + last))
-            rows = [Row(id_ - base, hash_, body) for id_, hash_, body in found]
-            if len(rows) != last - first + 1:
+            rows = [_row(stream, id_ - base, hash_, body) for id_, hash_, body in found]
+            # A torn page may have an entry of any number where another is looked for.
+            there, due = [row.sequence for row in rows], range(first, last + 1)
+            if there != list(due):
+                missing = sorted({*due} - {*there})
                 raise LedgerCorrupt(
                     f"The stream {stream!r} has {head.sequence} entries, but of those from {first} to {last} "
-                    f"only {len(rows)} are in {self._file.name}"
+                    f"{f'entry {missing[0]} is not' if missing else 'some are twice'} in {self._file.name}"
                 )
             return rows
 
@@ -147,7 +151,7 @@ class SqliteStore:
                 for key, sequence, hash_, body in reader.execute(_FIND_BY_MARKS[marks], (number, *padded)):
                     if body is None:
                         raise LedgerCorrupt(f"Entry {sequence} of {stream!r} is gone, but its key is there")
-                    found[key] = Row(sequence, hash_, body)
+                    found[key] = _row(stream, sequence, hash_, body)
                 for key, mark in reader.execute(_KEY_MARKS_BY_MARKS[marks], (-number, *padded)):
                     check_key(stream, key, found[key].sequence if key in found else None, mark)
         return found
@@ -174,7 +178,9 @@ class SqliteStore:
     def streams(self, after: str, limit: int) -> list[str]:
         """Names > `after` of the streams that were written to, in order."""
         with self._reading() as reader:
-            return [name for (name,) in reader.execute(_STREAMS, (after, max(limit, 0)))]
+            found = [name for (name,) in reader.execute(_STREAMS, (after, max(limit, 0)))]
+        _check_order("The list of streams", after, found)
+        return found
 
     def put_note(self, name: str, note: Note) -> None:
         self._write_note(_PUT_NOTE, (name, note.salt, note.text))
@@ -279,7 +285,29 @@ class SqliteStore:
 def _head(connection: sqlite3.Connection, stream: str) -> tuple[int, Head]:
     """The stream's number (0, which no stream has, when there is none) and head."""
     row = connection.execute(_HEAD, (stream,)).fetchone()
-    return (row[0], Head(row[1], row[2])) if row else (0, EMPTY_HEAD)
+    if row is None:
+        return 0, EMPTY_HEAD
+    number, sequence, digest = row
+    if not isinstance(sequence, int) or not isinstance(digest, str):
+        raise LedgerCorrupt(f"The head of the stream {stream!r} is damaged: run odometer verify")
+    return number, Head(sequence, digest)
+
+
+def _row(stream: str, sequence: Any, digest: Any, body: Any) -> Row:
+    """An entry as SQLite gives it. LedgerCorrupt for what is no number, no text or no bytes."""
+    if isinstance(sequence, int) and isinstance(digest, str) and isinstance(body, bytes):
+        return Row(sequence, digest, body)
+    raise LedgerCorrupt(f"An entry of {stream!r} is damaged: run odometer verify")
+
+
+def _check_order(what: str, after: str, names: Sequence[Any]) -> None:
+    """LedgerCorrupt unless all are texts, each beyond the one before: of a torn page they may be anything.
+
+    Who reads on from the last of them would else read the same page for ever, or pass over some.
+    """
+    texts = all(isinstance(name, str) for name in names)
+    if not texts or any(name <= before for before, name in pairwise((after, *names))):
+        raise LedgerCorrupt(f"{what} is damaged: run odometer verify")
 
 
 def _checked_head(connection: sqlite3.Connection, stream: str) -> tuple[int, Head]:
@@ -310,7 +338,10 @@ def _page(
     """
     limit = max(limit, 0)
     page = (number, after, prefix, limit)
-    stored, marks = dict(connection.execute(_BLOBS, page)), dict(connection.execute(_MARKS, page))
+    found = [list(connection.execute(statement, page)) for statement in (_BLOBS, _MARKS)]
+    for rows in found:
+        _check_order("The list of blobs", after, [name for name, _ in rows])
+    stored, marks = map(dict, found)
     names = sorted({*stored, *marks})[:limit]
     return stored, marks, [name for name in names if name.startswith(prefix)]
 

@@ -449,6 +449,51 @@ def test_rows_that_vanished_are_damage(store: SqliteStore, path: Path, table: st
         store.entries("d", 0, 100) if table == "entries" else store.find("d", ["key-5"])
 
 
+def _varint(number: int) -> bytes:
+    """A row's id as it stands in a page."""
+    digits = [number >> shift & 0x7F for shift in range(35, -1, -7)]
+    return bytes(digit | 0x80 for digit in digits[:-1]) + bytes(digits[-1:])
+
+
+def _torn(path: Path, old: bytes, new: bytes) -> None:
+    """Bytes of a page that was half written: SQLite itself does not notice."""
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+
+
+def test_an_entry_of_another_number_is_not_one_that_is_looked_for(path: Path) -> None:
+    """A torn page gave an entry of another stream: as many rows as were asked for, of which one is not."""
+    store = SqliteStore(str(path))
+    store.append([write(1, 3)])
+    store.close()
+    _torn(path, _varint((1 << 40) + 3), _varint((1 << 40) - 5))
+    again = SqliteStore(str(path))
+    try:
+        for after in (0, 1, 2):
+            with pytest.raises(LedgerCorrupt):
+                again.entries("d", after, 3 - after)
+    finally:
+        again.close()
+
+
+def test_names_out_of_order_are_damage(path: Path) -> None:
+    """Who reads on from the last name of a page would read the same page for ever."""
+    store = SqliteStore(str(path))
+    blobs = {f"name-{number}": b"" for number in range(1, 5)}
+    store.append([Write("d", EMPTY_HEAD, [NewEntry("hash-1", b"x")], blobs)])
+    store.close()
+    _torn(path, b"name-4", b"name-0")
+    again = SqliteStore(str(path))
+    try:
+        with pytest.raises(LedgerCorrupt):
+            again.names("d", "name-", "", 9)
+        with pytest.raises(LedgerCorrupt):
+            again.blobs("d", "name-", "", 9)
+    finally:
+        again.close()
+
+
 def test_an_entry_beyond_the_head_is_damage(store: SqliteStore, path: Path) -> None:
     """A head that was set back by hand does not let its entries be written again."""
     store.append([write(1, 9)])
