@@ -4,6 +4,7 @@ Numbers are kept exactly: what a float would round is refused, not rounded.
 """
 
 import json
+import math
 import re
 import shlex
 import sys
@@ -35,11 +36,23 @@ def number(text: str) -> float:
         return value
     kept = float(text)
     if abs(kept) == float("inf") or not _same(kept, text):
-        near = "" if abs(kept) == float("inf") else f": write {kept!r}, or round it on to the side you mean"
-        raise typer.BadParameter(f"{text!r} has more digits than can be kept exactly{near}")
+        raise typer.BadParameter(f"{text!r} has more digits than can be kept exactly{_near(kept, text)}")
     if kept != 0 and abs(kept) <= _WHOLE_MAX and kept.is_integer():
         return int(kept)  # 6e4 is a whole number, where one is asked for
     return 0 if _WHOLE.fullmatch(text) and not text.startswith("-") else kept
+
+
+def _near(kept: float, text: str) -> str:
+    """The nearest numbers below and above: which of them is the safe side depends on what the number is."""
+    if abs(kept) == float("inf"):
+        return ""
+    try:
+        above = Decimal(text) > Decimal(repr(kept))
+    except InvalidOperation:  # nearer to 0 than any float
+        above = not text.startswith("-")
+    other = math.nextafter(kept, math.inf if above else -math.inf)
+    low, high = sorted((kept, other))
+    return f": write {low!r} or {high!r}, the nearest that can, whichever loses no less"
 
 
 def _same(kept: float, text: str) -> bool:

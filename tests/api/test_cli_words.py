@@ -1,6 +1,7 @@
 """What is nearly right on a command line is refused with what to write, or taken where it is clear."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,22 @@ def test_a_whole_number_may_be_written_as_a_power_of_ten(run: Run) -> None:
 def test_a_number_that_is_not_whole_is_refused_as_such(run: Run, epochs: str, said: str) -> None:
     asked = ("shuffled_epochs", "base.kind=gaussian", "base.noise_multiplier=2", f"epochs={epochs}")
     assert said in run("convert", *asked, *CONVERT, status=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "both"),
+    [
+        ("1e-400", "0.0 or 5e-324"),
+        ("-1e-400", "-5e-324 or -0.0"),
+        ("1e-99999999999999999999", "0.0 or 5e-324"),
+        ("0.10000000000000000000001", "0.1 or 0.10000000000000002"),
+        ("0.09999999999999999999999", "0.09999999999999999 or 0.1"),
+    ],
+)
+def test_a_number_that_no_float_has_is_told_with_both_neighbours(text: str, both: str) -> None:
+    """Of an epsilon the lower one would be charged as less than was meant, of a noise the higher one."""
+    with pytest.raises(typer.BadParameter, match=f"write {re.escape(both)}, "):
+        words.number(text)
 
 
 def test_a_share_in_percent_is_told_as_a_number(run: Run) -> None:
