@@ -421,6 +421,7 @@ class KeyRing:
             first |= _may(role, team, acts_for)
             if called is not None and note is not None:
                 self._names.require_free(called, register)
+                self._names.require_uncharged(called)
                 first |= {"name_hash": name_hash(note), **self._names.claim(called, register)}
                 if not noted:
                     self._store.put_note(principal, note)

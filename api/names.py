@@ -9,6 +9,7 @@ A name is personal data. It lives in a note that can be erased, and the entries 
 
 import hashlib
 import hmac
+import re
 import secrets
 import unicodedata
 from collections.abc import Mapping
@@ -16,11 +17,17 @@ from itertools import islice
 from typing import Final
 
 from accountant.errors import InvalidRequest, NameTaken
+from accountant.ledger import scope_blob
 from accountant.plain_text import fault
-from accountant.principals import Principal, Register, is_minted
+from accountant.principals import Principal, Register, is_minted, is_reserved
+from accountant.requests import is_slug
+from accountant.scopes import NAME
 from accountant.stores import Note, Store
 
 _SHOWN: Final = 5
+_PAGE: Final = 1000
+_NAME: Final = re.compile(NAME)
+"""What a charge can be on behalf of."""
 
 
 def clean(name: str) -> str:
@@ -32,6 +39,8 @@ def clean(name: str) -> str:
     if said is not None:
         raise InvalidRequest.of("name", said)
     kept = " ".join(unicodedata.normalize("NFC", name).split())
+    if is_reserved(kept):
+        raise InvalidRequest.of("name", f"{kept} is what the ledger calls itself: take another one")
     if is_minted(kept):
         raise InvalidRequest.of("name", f"{kept} has the form of an id, which it is not: take another one")
     return kept
@@ -99,6 +108,24 @@ class NameBook:
             f"(`odometer key add {ids[0]}`, POST /v1/principals/{ids[0]}/keys), or take another name",
             principals=ids,
         )
+
+    def require_uncharged(self, name: str) -> None:
+        """Raise NameTaken when something was charged on behalf of that name, which was nobody's then.
+
+        Who charges for others may have used it: its odometer would be left behind, and its owner begin anew.
+        """
+        spelt = filter(_NAME.fullmatch, {name, name.casefold(), folded(name)})
+        blobs = [scope_blob(f"principal/{one}") for one in spelt]
+        after = ""
+        while blobs and (page := self._store.streams(after, _PAGE)):
+            for stream in filter(is_slug, page):
+                if self._store.load(stream, blobs)[1]:
+                    raise NameTaken(
+                        f"dataset {stream} has charges on behalf of {name!r}, which was nobody's name: they "
+                        "would not count for a principal that is called so now. Take another name",
+                        principals=[],
+                    )
+            after = page[-1]
 
     def claim(self, name: str, register: Register) -> Mapping[str, str]:
         """The fields of an entry that make the name its principal's own."""

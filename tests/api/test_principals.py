@@ -89,6 +89,28 @@ def test_a_new_key_after_a_revoked_one_has_what_its_principal_has_left(service: 
     assert charge(service, dataset, second["token"], {"kind": "pure", "epsilon": 0.1}).status_code == 201
 
 
+def test_a_name_that_was_charged_for_is_taken(service: Live, dataset: str) -> None:
+    """Who charges for others used it: whoever is called so afterwards would have a fresh budget."""
+    name = f"guest{next(_number)}"
+    gateway = make(service, acts_for=["*"])
+    body = {"mechanism": PURE, "count": 1, "principal": name}
+    headers = {"Idempotency-Key": name}
+    paid = service.ask(
+        "POST", f"/v1/datasets/{dataset}/charges", gateway["token"], json=body, headers=headers
+    )
+    assert paid.status_code == 201
+    for spelt in (name, name.upper()):
+        taken = service.ask("POST", "/v1/keys", json={"role": "charger", "name": spelt})
+        assert code(taken) == (409, "name-taken")
+        assert dataset in taken.json()["detail"]
+
+
+@pytest.mark.parametrize("name", ["service", "Recovery", "embedded"])
+def test_nobody_is_called_as_the_ledger_calls_itself(service: Live, name: str) -> None:
+    refused = service.ask("POST", "/v1/keys", json={"role": "charger", "name": name})
+    assert code(refused) == (422, "invalid-request")
+
+
 @pytest.mark.parametrize("how", ["upper", "blanks", "wide", "decomposed"])
 def test_a_name_that_reads_the_same_is_the_same(service: Live, how: str) -> None:
     """Case, blanks, width and composition of letters make no other name."""
