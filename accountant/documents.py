@@ -25,6 +25,8 @@ STRUCTURES_MAX: Final = 10_000
 VALUES_MAX: Final = 50_000
 """Values in one body, counted by the commas and colons that are in it."""
 _DEPTH_MAX: Final = 32
+_DIGITS_MAX: Final = 1000
+"""Of a whole number."""
 _ERRORS_SHOWN: Final = 20
 _SHOWN: Final = 80
 """So many characters of a name that came from outside are repeated."""
@@ -186,6 +188,8 @@ def as_written(text: Any) -> Any:
 
 def _whole_number_of(text: str) -> int | float:
     """As `number_of`, of a number without a point: up to 2^53 each is a float of its own."""
+    if len(text) > _DIGITS_MAX:
+        raise ValueError(f"a number has {len(text)} digits; at most {_DIGITS_MAX} are read")
     number = int(text)
     if abs(number) <= 2**53:
         return number

@@ -6,7 +6,8 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -99,21 +100,8 @@ async def _identity(operation: Operation, request: Request, limit_s: float) -> I
 
 
 def _call(operation: Operation, request: Request, body: bytes, who: Identity) -> Call:
-    query = None
+    query = None if operation.query is None else _query(operation.query, request)
     state = request.app.state
-    if operation.query is not None:
-        try:
-            if len(request.scope["query_string"]) > QUERY_MAX:
-                if "dataset" in request.path_params:
-                    state.accountant.state(request.path_params["dataset"])
-                raise InvalidRequest(
-                    f"the query has more than {QUERY_MAX} characters, which is the most that is read"
-                )
-            query = operation.query.model_validate_strings(dict(request.query_params))
-        except ValidationError as error:
-            if "dataset" in request.path_params:
-                state.accountant.state(request.path_params["dataset"])  # 404 comes before 422
-            invalid(error, dict(request.query_params), operation.query)
     headers = request.headers
     return Call(
         state.accountant,
@@ -125,3 +113,29 @@ def _call(operation: Operation, request: Request, body: bytes, who: Identity) ->
         headers.get("if-match"),
         headers.get("idempotency-key"),
     )
+
+
+def _query(kind: type[BaseModel], request: Request) -> BaseModel:
+    """The query of an operation. Raises what an unknown dataset raises, else InvalidRequest."""
+    try:
+        if len(request.scope["query_string"]) > QUERY_MAX:
+            raise InvalidRequest(
+                f"the query has more than {QUERY_MAX} characters, which is the most that is read"
+            )
+        return kind.model_validate_strings(_each_once(request.query_params))
+    except (ValidationError, InvalidRequest) as error:
+        if "dataset" in request.path_params:
+            request.app.state.accountant.state(request.path_params["dataset"])  # 404 comes before 422
+        if isinstance(error, ValidationError):
+            invalid(error, dict(request.query_params), kind)
+        raise
+
+
+def _each_once(parameters: QueryParams) -> dict[str, str]:
+    """The parameters of a query. Raises InvalidRequest where one is given twice: one would not count."""
+    found: dict[str, str] = {}
+    for name, value in parameters.multi_items():
+        if name in found:
+            raise InvalidRequest.of(name[:80], "is given twice: give it once")
+        found[name] = value
+    return found

@@ -157,6 +157,21 @@ def test_a_query_that_a_float_cannot_hold(service: Live) -> None:
         refused(service.ask("GET", f"/v1/datasets/d/odometer?delta={text}"), 422, "delta")
 
 
+@pytest.mark.usefixtures("unchanged")
+def test_a_query_that_says_a_thing_twice(service: Live) -> None:
+    """One of the two would not count: neither is taken."""
+    refused(service.ask("GET", "/v1/datasets/d/odometer?delta=1e-6&delta=1e-7"), 422, "delta")
+    assert service.ask("GET", "/v1/datasets/nowhere/odometer?delta=1&delta=1").status_code == 404
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_number_of_thousands_of_digits_is_told_in_words_of_the_service(service: Live) -> None:
+    body = '{"mechanism": {"kind": "pure", "epsilon": 1}, "count": %s}' % ("1" * 5000)
+    reply = post(service, "/v1/datasets/d/charges", body)
+    assert reply.status_code == 400
+    assert "5000 digits; at most 1000 are read" in reply.json()["detail"]
+
+
 COUNTS = ["0", "-1", "1000000001", "1e15", "1" + "0" * 15, str(2**63), "1" + "0" * 400]
 COUNTS += ["1.5", "1.0", "1e0", '"1"', "true", "null", "[1]", "-0", "-0.0", "1e999"]
 
