@@ -31,6 +31,10 @@ _ERRORS_SHOWN: Final = 20
 _SHOWN: Final = 80
 """So many characters of a name that came from outside are repeated."""
 _QUOTED: Final = re.compile("'([^']*)'")
+_BOUNDS: Final = frozenset({"gt", "ge", "lt", "le"})
+_PLAIN_BELOW: Final = 1e15
+"""Whole numbers up to here are written without an exponent."""
+_DAY_S: Final = 86_400
 _WORDS: Final = {
     "extra_forbidden": "there is no field of this name: {instead}",
     "missing": "is missing",
@@ -51,10 +55,10 @@ _WORDS: Final = {
     "string_type": "must be text",
     "string_too_short": "needs at least {min_length} character(s)",
     "string_too_long": "takes at most {max_length} character(s)",
-    "greater_than": "must be above {gt:g}",
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than": "must be below {lt:g}",
-    "less_than_equal": "must be at most {le:g}",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
     "too_short": "needs at least {min_length}, has {actual_length}",
     "too_long": "takes at most {max_length}",
     "string_pattern_mismatch": "does not have the form {pattern}",
@@ -283,7 +287,20 @@ def _message(fault: Any, kind: Any) -> str:
     if fault["type"] == "union_tag_invalid":
         known["tag"] = known["tag"][:_SHOWN]
         known["instead"] = kind_instead(known["tag"], _QUOTED.findall(known["expected_tags"]))
+    in_s = str(fault["loc"][-1]).endswith("_s") if fault["loc"] else False
+    for bound in _BOUNDS & known.keys():
+        known[bound] = _exactly(known[bound], seconds=in_s)
     return said.format(**known)
+
+
+def _exactly(bound: float, *, seconds: bool) -> str:
+    """A bound with all its digits: one that was rounded might be refused. Whole days are said of seconds."""
+    whole = abs(bound) < _PLAIN_BELOW and bound == int(bound)  # an infinity is above
+    text = str(int(bound)) if whole else repr(bound)
+    if not seconds:
+        return text
+    days = f" ({int(bound) // _DAY_S} days)" if whole and bound > _DAY_S and not bound % _DAY_S else ""
+    return f"{text} {'second' if text == '1' else 'seconds'}{days}"
 
 
 def _hint(fault: Any, document: Any) -> str:

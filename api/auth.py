@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import re
 import secrets
 import threading
 import time
@@ -557,6 +558,9 @@ class KeyRing:
         )
 
 
+_TOKEN: Final = re.compile(r"^\W*po_|po_[\w-]{16}", re.IGNORECASE)
+
+
 def new_token() -> str:
     """A new key's secret: 256 random bits."""
     return f"po_{secrets.token_urlsafe(32)}"
@@ -572,7 +576,9 @@ def _principal(register: Register, name: str) -> Principal:
     found = register.principals.get(name)
     if found is None:
         raise UnknownPrincipal(
-            f"there is no principal {name[:80]!r}: a principal is called by its id, p_…, "
+            "that is a token, not an id: a principal's id begins with p_, see `odometer principal list`"
+            if is_token(name)
+            else f"there is no principal {name[:80]!r}: a principal is called by its id, p_…, "
             "which `odometer principal list` shows"
         )
     return found
@@ -581,8 +587,22 @@ def _principal(register: Register, name: str) -> Principal:
 def _key(register: Register, key: str) -> Key:
     found = register.keys.get(key)
     if found is None:
-        raise UnknownKey(f"there is no key {key[:80]!r}")
+        raise UnknownKey(_no_key(register, key))
     return found
+
+
+def is_token(text: str) -> bool:
+    """Whether it looks like a key's secret, which no message may repeat."""
+    return _TOKEN.search(text) is not None
+
+
+def _no_key(register: Register, key: str) -> str:
+    """That there is no such key, and what was given instead of a key's id."""
+    if is_token(key):
+        return "that is a token, not an id: a key's id begins with k_, see `odometer key list`"
+    if key in register.principals:
+        return f"{key} is a principal: `odometer key list` shows its keys, each with an id of its own, k_…"
+    return f"there is no key {key[:80]!r}: a key is called by its id, k_…, which `odometer key list` shows"
 
 
 def _may(role: Role, team: str | None, acts_for: Iterable[str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from accountant.documents import validated
 from accountant.errors import InvalidRequest
-from accountant.forms import CreateDataset, OneCharge
+from accountant.forms import CreateDataset, OneCharge, OneHold
 
 GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 1.0}
 
@@ -59,3 +59,16 @@ def test_nobody_means_a_delta_in_percent() -> None:
 def test_a_whole_number_with_a_point_is_told_without_it(epochs: Any, said: str) -> None:
     charge = {"mechanism": {"kind": "shuffled_epochs", "base": GAUSSIAN, "epochs": epochs}, "count": 1}
     assert message(OneCharge, charge) == f"must be {said}"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (400 * 86_400, "must be at most 31622400 seconds (366 days)"),
+        (0, "must be at least 1 second"),
+    ],
+)
+def test_a_bound_is_told_with_all_its_digits(seconds: int, said: str) -> None:
+    """One that was rounded up would be refused itself."""
+    hold = {"mechanism": {"kind": "pure", "epsilon": 1}, "count": 1, "expires_in_s": seconds}
+    assert message(OneHold, hold) == said

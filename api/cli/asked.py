@@ -38,8 +38,9 @@ Json = Annotated[
         "--from-json",
         "--json",
         metavar="JSON",
-        help="Instead of words: a mechanism, or a list of mechanism and count that is charged all or "
-        "nothing; - reads it from the standard input.",
+        help='Instead of words: a mechanism, {"kind": "gaussian", "noise_multiplier": 10}, or a list that is '
+        'charged all or nothing, [{"mechanism": {"kind": …}, "count": 5}, …]; - reads it from the standard '
+        "input.",
         show_default=False,
     ),
 ]

@@ -55,7 +55,7 @@ def key_not_taken(url: str, *, given: bool) -> str:
         return f"{where} wants an API key, and none was given. Set ODOMETER_KEY, or give --key.\n{how}"
     return (
         f"{where} does not take this API key: it is not one of its keys, was revoked, or has expired. "
-        f"Set ODOMETER_KEY, or give --key, to all of a key of this service.\n{how}"
+        f"Set ODOMETER_KEY (or --key) to a whole key of this service: po_….\n{how}"
     )
 
 

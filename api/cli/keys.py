@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from api.cli import words
 from api.cli.common import Format, Key, Output, Url, connected, out, print_json
 from api.cli.people import (
     BY,
@@ -30,7 +31,10 @@ app = typer.Typer(
     help="Make, list, rotate and revoke API keys.",
     no_args_is_help=True,
 )
-KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, k_…, not its token.")]
+KeyId = Annotated[
+    str,
+    typer.Argument(parser=words.identity, metavar="ID", help="The key's id, k_…, not its token."),
+]
 
 
 @app.command()
@@ -70,7 +74,9 @@ def create(
 
 @app.command()
 def add(
-    principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Its id, p_….")],
+    principal: Annotated[
+        str, typer.Argument(parser=words.identity, metavar="PRINCIPAL", help="Its id, p_….")
+    ],
     expires_in_s: ExpiresIn = None,
     store: StoreUrl = None,
     url: Url = DEFAULT_URL,
@@ -124,9 +130,12 @@ def rotate(
     overlap_s: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="How long the old key is still taken: a day unless said, 0 for no longer.",
+            "--overlap",
+            "--overlap-s",
+            parser=words.overlap_s,
+            metavar="TIME",
+            help="How long the old key is still taken, as 7d, 1h or seconds: a day unless said, 0 for no "
+            "longer.",
             show_default=False,
         ),
     ] = None,
@@ -177,6 +186,7 @@ def recover(
     principal: Annotated[
         str | None,
         typer.Option(
+            parser=words.identity,
             metavar="ID",
             help="An admin, p_…, who gets one more key; a new one unless said.",
             show_default=False,

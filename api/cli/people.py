@@ -97,7 +97,9 @@ ExpiresIn = Annotated[
         show_default=False,
     ),
 ]
-PrincipalId = Annotated[str, typer.Argument(metavar="ID", help="The principal's id, p_….")]
+PrincipalId = Annotated[
+    str, typer.Argument(parser=words.identity, metavar="ID", help="The principal's id, p_….")
+]
 
 
 @app.command()

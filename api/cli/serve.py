@@ -128,7 +128,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _cannot_listen(host: str, port: int, error: OSError) -> NoReturn:
     why = {
-        errno.EADDRINUSE: "it is in use. Is another odometer running? Take another with --port, or --port 0",
+        errno.EADDRINUSE: "it is in use. Is another odometer running? Take another with --port "
+        "(`make serve PORT=9000`), or --port 0",
         errno.EACCES: "this user may not. Take a port above 1023",
         errno.EADDRNOTAVAIL: "this machine does not have that address. Try --host 127.0.0.1",
     }

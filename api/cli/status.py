@@ -1,13 +1,14 @@
 """`odometer status`: what is spent and left, and what the readings mean."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from api.cli import words
+from api.cli import faults, words
 from api.cli.charges import loss_line
-from api.cli.common import Format, Key, Output, Url, connected, indented, out, print_json
+from api.cli.common import Format, Key, Output, Url, connected, end, indented, out, print_json
 from api.cli.tables import budget_blocks, dataset_line
 from odometer_client.connection import DEFAULT_URL
 from odometer_client.wording import scope_words, up
@@ -15,6 +16,8 @@ from odometer_client.wording import scope_words, up
 if TYPE_CHECKING:
     from odometer_client import Odometer
 
+_CALLED: Final = re.compile(r": (.+) (?:is|are) called that$")
+"""What the service notes of a principal that was asked for by what it is called."""
 _SHOWN: Final = ("if_stopped_now", "odometer")
 
 
@@ -48,6 +51,9 @@ def status(
             (one, client.odometer(one.name, delta, scope=scope) if _has_odometer(one, scope) else None)
             for one in found
         ]
+    for one, odometer in shown:
+        if odometer is not None:
+            _not_a_name(one.name, scope or "", odometer)
     if format_ is Format.json:
         print_json([{"dataset": dict(one), "odometer": reading and dict(reading)} for one, reading in shown])
         return
@@ -67,6 +73,18 @@ def status(
         out.print()
     for number, note in enumerate(notes, 1):
         indented(f"[{number}] {note}", 0, "dim")
+
+
+def _not_a_name(dataset: str, scope: str, odometer: "Odometer") -> None:
+    """End the command where a principal was asked for by name: the zero of nobody would pass for theirs."""
+    if odometer.get("known", True) or not scope.startswith("principal/"):
+        return
+    for note in odometer.notes:
+        found = _CALLED.search(note)
+        if found:
+            name, ids = scope.partition("/")[2], found[1].split(" and ")
+            asks = " or ".join(f"odometer status {dataset} --scope principal/{one}" for one in ids)
+            end(f"nobody is {scope} in this ledger; {name!r} is {found[1]}: {asks}", faults.REFUSED)
 
 
 def _has_odometer(dataset: Mapping[str, Any], scope: str | None) -> bool:

@@ -23,7 +23,13 @@ _DIGITS_MAX: Final = 400
 _WHOLE_MAX: Final = 2**53
 """Up to here every whole number is a float of its own."""
 _DURATION: Final = re.compile(r"(\d{1,12})([dhms]?)")
+_TOKEN: Final = re.compile(r"^\W*po_|po_[\w-]{16}", re.IGNORECASE)
+"""What looks like the secret of a key."""
 _SECONDS: Final = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
+_CHARGES: Final = (
+    'give a mechanism like {"kind": "gaussian", "noise_multiplier": 10}, '
+    'or a list like [{"mechanism": {"kind": "gaussian", "noise_multiplier": 10}, "count": 5}, …]'
+)
 _WITHIN: Final = {"base": "{", "mechanisms": "["}
 """Parameters that hold mechanisms, and how their JSON begins."""
 
@@ -70,6 +76,20 @@ def duration_s(text: str | int) -> int:
             f"{str(text)[:80]!r} is no time: write 7d, 12h, 30m, 45s, or whole seconds from 1"
         )
     return int(found[1]) * _SECONDS[found[2]]
+
+
+def overlap_s(text: str | int) -> int:
+    """As `duration_s`, or 0. Raises BadParameter."""
+    return 0 if str(text) == "0" else duration_s(text)
+
+
+def identity(text: str) -> str:
+    """An id as given. Raises BadParameter for a key's token: it is not sent, and not repeated."""
+    if _TOKEN.search(text):
+        raise typer.BadParameter(
+            "that is a token, not an id: ids begin with k_ or p_, see `odometer key list`"
+        )
+    return text
 
 
 def mechanism(kind: str, parameters: Iterable[str]) -> dict[str, Any]:
@@ -163,30 +183,32 @@ def budget_said(document: Mapping[str, Any]) -> str:
 
 def charges(text: str) -> list[tuple[Mapping[str, Any], int]] | dict[str, Any]:
     """What `--json` holds: one mechanism's document, or a list of charges. `-` reads it from stdin."""
-    document = read_json(sys.stdin.read() if text == "-" else text)
+    document = read_json(sys.stdin.read() if text == "-" else text, f"; {_CHARGES}")
     if isinstance(document, dict) and "charges" in document:
         document = document["charges"]
     elif isinstance(document, dict) and "mechanism" in document:
         document = [document]
     if isinstance(document, dict):
         return document
-    try:
-        return [(item["mechanism"], item["count"]) for item in document]
-    except (TypeError, KeyError):
-        raise typer.BadParameter(
-            'give a mechanism like {"kind": "gaussian", "noise_multiplier": 10}, '
-            'or a list like [{"mechanism": {…}, "count": 5}, …]'
-        ) from None
+    if not isinstance(document, list):
+        raise typer.BadParameter(_CHARGES)
+    for place, item in enumerate(document, 1):
+        if not isinstance(item, dict):
+            raise typer.BadParameter(f"item {place} is no mechanism with a count: {_CHARGES}")
+        for name in ("mechanism", "count"):
+            if name not in item:
+                raise typer.BadParameter(f"{name} is missing in item {place}: {_CHARGES}")
+    return [(item["mechanism"], item["count"]) for item in document]
 
 
-def read_json(text: str) -> Any:
-    """Strict JSON with its numbers exact. Raises BadParameter."""
+def read_json(text: str, example: str = "") -> Any:
+    """Strict JSON with its numbers exact. Raises BadParameter, which ends with the `example`."""
     try:
         return json.loads(
             text, parse_float=number, parse_constant=_no_constant, object_pairs_hook=_no_duplicates
         )
     except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"not JSON: {error}") from None
+        raise typer.BadParameter(f"not JSON: {error}{example}") from None
 
 
 def typed(document: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from command_line import Run, runner
 
 from api.cli import words
 from odometer_client import Client, OutcomeUnknown
+from odometer_client.errors import NotFound
 from odometer_client.testing import Service, serve
 from odometer_client.wording import mechanism_words
 
@@ -346,6 +347,7 @@ def test_a_key_error_speaks_of_the_command_line(service: tuple[Service, str], ke
         assert "--key" in said
         assert not any(word in said.replace(service[0].url, "") for word in HTTP_WORDS)
         assert key is None or key not in said
+        assert key is None or "Set ODOMETER_KEY (or --key) to a whole key of this service: po_…" in said
 
 
 def test_a_key_that_is_none_is_wrong_usage(service: tuple[Service, str]) -> None:
@@ -365,6 +367,46 @@ def test_keys_through_the_service(service: tuple[Service, str]) -> None:
     admin("key", "revoke", made["id"])
     bob("dataset", "list", status=1)
     admin("key", "revoke", "k_none", status=1)
+    assert "there is no key 'Bob': a key is called by its id, k_…" in _flat(
+        admin("key", "revoke", "Bob", status=1).stderr
+    )
+    principal = made["principal"]
+    assert f"{principal} is a principal" in _flat(admin("key", "revoke", principal, status=1).stderr)
+
+
+def _flat(text: str) -> str:
+    """Without the line ends of a narrow terminal, and its frames."""
+    return " ".join(text.replace("│", " ").split())
+
+
+def test_a_token_that_stands_for_an_id_is_not_repeated(service: tuple[Service, str]) -> None:
+    """Neither by the command line, which does not send it, nor by the service's 404."""
+    token = str(service[0].admin_key)
+    admin = runner(ODOMETER_URL=service[0].url, ODOMETER_KEY=token)
+    for command in (
+        ("key", "revoke"),
+        ("key", "rotate"),
+        ("key", "add"),
+        ("principal", "show"),
+        ("principal", "set"),
+        ("principal", "erase-name"),
+    ):
+        ended = admin(*command, token, status=2)
+        assert token[3:20] not in ended.output
+        assert "that is a token, not an id" in _flat(ended.stderr)
+    with Client(service[0].url, token) as client:
+        for ask in (client.revoke_key, client.rotate_key, client.principal, client.add_key):
+            with pytest.raises(NotFound, match="that is a token, not an id") as refused:
+                ask(token)
+            assert token[3:20] not in json.dumps(dict(refused.value.problem))
+
+
+def test_a_rotated_key_overlaps_for_a_time_as_people_write_it(service: tuple[Service, str]) -> None:
+    admin = runner(ODOMETER_URL=service[0].url, ODOMETER_KEY=str(service[0].admin_key))
+    for option, time in (("--overlap", "1h"), ("--overlap-s", "0"), ("--overlap-s", "60")):
+        made = json.loads(admin("key", "create", "reader", "--format", "json").stdout)
+        admin("key", "rotate", made["id"], option, time)
+    assert "is no time" in _flat(admin("key", "rotate", made["id"], "--overlap", "soon", status=2).stderr)
 
 
 def test_a_lost_admin_key_is_replaced_in_the_store(service: tuple[Service, str]) -> None:
@@ -385,6 +427,7 @@ def test_a_port_in_use_is_said_and_the_ledger_not_touched(
     store = tmp_path / "other.sqlite"
     result = runner()("serve", "--port", port, "--store", f"sqlite:///{store}", status=78)
     assert f"cannot listen on 127.0.0.1 port {port}: it is in use" in result.stderr
+    assert "Take another with --port (`make serve PORT=9000`)" in result.stderr
     assert not store.exists()
 
 

@@ -1,10 +1,13 @@
 """`odometer scopes`, and what `status` says of a scope that was never charged."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import Run, runner
+
+from odometer_client.testing import Service, serve
 
 
 @pytest.fixture
@@ -55,3 +58,29 @@ def test_scopes_lists_whom_the_dataset_was_charged_for(run: Run) -> None:
 def test_a_kind_of_which_nothing_was_charged_is_said_to_have_none(run: Run) -> None:
     assert run("scopes", "adult", "--kind", "team").stdout == "No teams of adult were charged yet.\n"
     assert "Invalid value" in run("scopes", "adult", "--kind", "unit", status=2).stderr
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with serve() as running:
+        yield running
+
+
+def test_status_of_what_a_principal_is_called_ends_without_a_reading(service: Service) -> None:
+    """The zero of nobody would pass for theirs; the command says whom to ask for."""
+    run = runner(ODOMETER_URL=str(service.url), ODOMETER_KEY=str(service.admin_key), COLUMNS="300")
+    made = json.loads(run("key", "create", "charger", "--name", "ann", "--format", "json").stdout)
+    opened = ("--unit", "person", "--adjacency", "add_remove", "--delta", "1e-6")
+    run("dataset", "create", "named", *opened, "--budget", "life:pure:epsilon=1")
+    run("charge", "named", "pure", "epsilon=0.25", "--key", made["token"])
+    for more in ((), ("--format", "json")):
+        ended = run("status", "named", "--scope", "principal/ann", *more, status=1)
+        assert "ε" not in ended.stdout
+        assert "{" not in ended.stdout
+        asks = f"odometer status named --scope principal/{made['principal']}"
+        assert f"nobody is principal/ann in this ledger; 'ann' is {made['principal']}: {asks}" in ended.stderr
+    assert "ε 0.25" in run("status", "named", "--scope", f"principal/{made['principal']}").stdout
+    assert (
+        "nothing was ever charged to principal/bob"
+        in run("status", "named", "--scope", "principal/bob").stdout
+    )

@@ -143,3 +143,26 @@ def test_a_charge_and_a_check_show_one_number(tmp_path: Path) -> None:
     refused = run("charge", *asked[:-1], "100000", status=1).stderr
     assert "at order" not in refused
     assert "life (approximate): limit 1, spent 0." in refused
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("gaussian", "not JSON: Expecting value"),
+        ("3", "give a mechanism like"),
+        ("[3]", "item 1 is no mechanism with a count"),
+        ('[{"mechanism": {"kind": "pure", "epsilon": 1}}]', "count is missing in item 1"),
+        (
+            '[{"mechanism": {"kind": "pure", "epsilon": 1}, "count": 1}, {"count": 2}]',
+            "mechanism is missing in item 2",
+        ),
+    ],
+)
+def test_json_that_is_no_charge_is_told_with_an_example(given: str, said: str) -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        words.charges(given)
+    assert said in refused.value.message
+    assert (
+        '[{"mechanism": {"kind": "gaussian", "noise_multiplier": 10}, "count": 5}, …]'
+        in refused.value.message
+    )

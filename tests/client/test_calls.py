@@ -90,8 +90,10 @@ def test_an_unsure_service_leaves_the_outcome_unknown() -> None:
 def test_nothing_sent_at_all_is_known() -> None:
     asked = call(attempts=2)
     asked.failed(NOT_SENT)
-    with pytest.raises(Unreachable, match="could not be reached"):
+    with pytest.raises(Unreachable, match="could not be reached") as raised:
         asked.failed(NOT_SENT)
+    assert "reached. After 2 tries: " in str(raised.value)
+    assert asked.request.operation not in str(raised.value)
 
 
 def test_a_gateway_page_is_asked_again() -> None:

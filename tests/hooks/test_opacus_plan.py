@@ -54,18 +54,20 @@ def train(made: Any, steps: int) -> None:
 # -- the adjacency
 
 
-def test_on_an_add_remove_dataset_a_job_is_refused_with_two_lines_that_work(
-    new_dataset: NewDataset, client: Client, charged_steps: ChargedSteps
+@pytest.mark.parametrize("rows", [200, 1717])
+def test_on_an_add_remove_dataset_a_job_is_refused_with_two_constant_lines_that_work(
+    new_dataset: NewDataset, client: Client, charged_steps: ChargedSteps, rows: int
 ) -> None:
+    """They are the same however many rows there are: that number is private."""
     dataset = new_dataset("add_remove")
     with pytest.raises(UnsupportedPlan) as refusal:
-        small(BudgetedPrivacyEngine(client=client, dataset=dataset))
+        small(BudgetedPrivacyEngine(client=client, dataset=dataset), rows)
     lines = [line.strip().rstrip(",") for line in str(refusal.value).splitlines() if line.startswith("    ")]
-    assert lines == ["sample_rate=0.25", "expected_batch_size=50"]
+    assert lines == ["sample_rate=0.1", "expected_batch_size=64"]
     assert charged_steps(dataset) == 0
     stated = {name: float(value) for name, value in (line.split("=") for line in lines)}
     engine = BudgetedPrivacyEngine(client=client, dataset=dataset, **stated)
-    train(small(engine), 3)
+    train(small(engine, rows), 3)
     engine.close()
     assert engine.guard.adjacency == "add_remove"
     assert charged_steps(dataset) == 3
@@ -90,7 +92,7 @@ def test_stated_constants_do_not_depend_on_the_number_of_rows(
 def test_one_constant_alone_is_not_enough(new_dataset: NewDataset, client: Client, missing: str) -> None:
     stated = {"sample_rate": 0.25, "expected_batch_size": 50}
     del stated[missing]
-    with pytest.raises(UnsupportedPlan, match="two constants"):
+    with pytest.raises(UnsupportedPlan, match=rf"two constants .*\({missing} missing\)"):
         small(BudgetedPrivacyEngine(client=client, dataset=new_dataset("add_remove"), **stated))
 
 
@@ -99,14 +101,32 @@ def test_stated_constants_that_are_not_used_are_refused(
 ) -> None:
     dataset = new_dataset("add_remove")
     made = small(PrivacyEngine())
-    with pytest.raises(UnsupportedPlan, match=r"draws at 0\.25"):
+    with pytest.raises(UnsupportedPlan, match=r"draws at another rate, and .* is 0\.2$"):
         OpacusGuard(made[1], made[2], client, dataset, sample_rate=0.2, expected_batch_size=50)
     engine = BudgetedPrivacyEngine(client=client, dataset=dataset, sample_rate=0.25, expected_batch_size=50)
     made = small(engine)
     made[2].batch_sampler.sample_rate = 0.2
-    with pytest.raises(UnsupportedPlan, match=r"draws at 0\.2"):
+    with pytest.raises(UnsupportedPlan, match=r"draws at another rate, and .* is 0\.25$"):
         train(made, 1)
+    public = small(PrivacyEngine())
+    with pytest.raises(UnsupportedPlan, match=r"draws at 0\.25"):
+        OpacusGuard(public[1], public[2], client, new_dataset("zero_out"), sample_rate=0.2)
     assert charged_steps(dataset) == 0
+
+
+def test_steps_after_the_refused_one_are_counted_without_it(
+    new_dataset: NewDataset, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the log, when the guard is closed: none where the refused step was the last."""
+    for more in (0, 1, 2):
+        caplog.clear()
+        dataset = new_dataset("zero_out", kind="renyi", order=8, epsilon=1e-6)
+        engine = BudgetedPrivacyEngine(client=client, dataset=dataset, on_exhausted="stop")
+        train(small(engine), 1 + more)
+        engine.close()
+        said = [line for line in caplog.messages if "after the refused one did nothing" in line]
+        expected = [[], ["1 step"], ["2 steps"]][more]
+        assert said == [f"{steps} after the refused one did nothing" for steps in expected]
 
 
 @pytest.mark.parametrize(

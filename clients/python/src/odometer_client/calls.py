@@ -114,9 +114,7 @@ class Call:
         raise self._gave_up(reason) from error
 
     def _gave_up(self, reason: str) -> OdometerError:
-        what = (
-            f"{self.request.operation} after {self._made} {'try' if self._made == 1 else 'tries'}: {reason}"
-        )
+        what = f"After {self._made} {'try' if self._made == 1 else 'tries'}: {reason}"
         where = f" at {self._url}" if self._url else ""
         if not self._may_have_arrived:
             return Unreachable(

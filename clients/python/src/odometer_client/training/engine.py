@@ -143,13 +143,10 @@ class BudgetedPrivacyEngine(PrivacyEngine):
             positive("max_grad_norm", one)
         group = self._guard_options.get("process_group")
         adjacency = self._guard_options.get("adjacency")
-        loader = arguments["data_loader"]
         divided = arguments.get("loss_reduction", "mean") == "mean"
-        rate = 1 / max(1, len(loader))
-        shown = (rate, int(len(loader.dataset) * rate) if divided else None)
         client = self._client if rank(group) == 0 else None
         told_by_rank_zero(
-            lambda: agreed_adjacency(client, self._dataset, adjacency, self._stated, shown), group
+            lambda: agreed_adjacency(client, self._dataset, adjacency, self._stated, divided=divided), group
         )
 
     def _prepare_data_loader(self, data_loader: Any, **arguments: Any) -> Any:

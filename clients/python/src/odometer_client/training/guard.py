@@ -120,9 +120,9 @@ class OpacusGuard:
         self._check_now(optimizer)
         if rank(process_group) != 0:
             client = None
-        shown = (self._sampler.sample_rate, optimizer.expected_batch_size)
+        divided = optimizer.expected_batch_size is not None
         self.adjacency: Adjacency = told_by_rank_zero(
-            lambda: agreed_adjacency(client, dataset, adjacency, self._stated, shown), process_group
+            lambda: agreed_adjacency(client, dataset, adjacency, self._stated, divided=divided), process_group
         )
         self._payments = (
             DatasetPayments(client, dataset, self.adjacency, hold_expires_in_s, group)
@@ -211,7 +211,11 @@ class OpacusGuard:
         """
         self._blocks.settle()
         if self._turned_away:
-            log.warning("%d steps after the refusal did nothing", self._turned_away)
+            log.warning(
+                "%d %s after the refused one did nothing",
+                self._turned_away,
+                "step" if self._turned_away == 1 else "steps",
+            )
             self._turned_away = 0
 
     def __enter__(self) -> Self:
@@ -329,9 +333,8 @@ class OpacusGuard:
             )
         if (optimizer.loss_reduction, optimizer.expected_batch_size) != self._divisor:
             raise UnsupportedPlan(
-                f"the divisor of the gradient was {self._divisor} and is now "
-                f"{(optimizer.loss_reduction, optimizer.expected_batch_size)}: it must be a constant of "
-                "the run, not the size of a batch. To change it, call make_private again"
+                "the divisor of the gradient (loss_reduction, expected_batch_size) was changed: it must be a "
+                "constant of the run, not the size of a batch. To change it, call make_private again"
             )
 
     def _check_constants(self, optimizer: Any, rate: float) -> None:
@@ -389,13 +392,15 @@ class OpacusGuard:
         self._drop(optimizer)
         if first and self._on_exhausted != "raise":
             log.warning(
-                "the budget of dataset %s refuses: stopped after %d paid steps, and no further step will do "
+                "the budget of dataset %s refuses: stopped after %d paid %s, and no further step will do "
                 "anything. %s",
                 self.dataset,
                 self.steps,
+                "step" if self.steps == 1 else "steps",
                 refusal.detail,
             )
-        self._turned_away += 1
+        if not first:
+            self._turned_away += 1
         if self._on_exhausted == "raise" or (self._on_exhausted is None and not self.steps):
             raise refusal
         return False

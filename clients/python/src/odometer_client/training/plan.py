@@ -12,6 +12,7 @@ from odometer_client.sweeps import Sweep
 
 log: Final = logging.getLogger("odometer_client")
 Adjacency = Literal["add_remove", "zero_out"]
+_EXAMPLE: Final = {"sample_rate": 0.1, "expected_batch_size": 64}
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,17 @@ class Stated:
         divisor: of this rank's gradient, None where the gradient is not divided.
         """
         if adjacency == "add_remove" and (self.sample_rate is None or self._divisor_missing(divisor)):
-            raise UnsupportedPlan(how_to_add_remove("the dataset", rate, divisor))
+            raise UnsupportedPlan(how_to_add_remove("the dataset", self, divided=divisor is not None))
+        # What is used may come of the number of rows: it is not said where that is private.
+        public = adjacency == "zero_out"
         if self.sample_rate is not None and rate != self.sample_rate:
-            raise UnsupportedPlan(
-                f"the sampler draws at {rate!r}, and the stated sample_rate is {self.sample_rate!r}"
-            )
+            used = f"draws at {rate!r}" if public else "draws at another rate"
+            raise UnsupportedPlan(f"the sampler {used}, and the stated sample_rate is {self.sample_rate!r}")
         stated = self.expected_batch_size
         if stated is not None and divisor is not None and float(divisor) != stated / ranks:
+            used = f"divides by {divisor!r}" if public else "divides by another number"
             raise UnsupportedPlan(
-                f"the optimizer divides by {divisor!r}, and the stated expected_batch_size is {stated!r}"
+                f"the optimizer {used}, and the stated expected_batch_size is {stated!r}"
                 + (f" for {ranks} ranks" if ranks > 1 else "")
             )
 
@@ -47,14 +50,25 @@ class Stated:
         return divisor is not None and self.expected_batch_size is None
 
 
-def how_to_add_remove(dataset: str, rate: float, divisor: float | None) -> str:
-    """What to write for a dataset of that adjacency."""
+def how_to_add_remove(dataset: str, stated: Stated, *, divided: bool) -> str:
+    """What to write for a dataset of that adjacency.
+
+    The example's numbers come from nothing of the job: the rate and the divisor that Opacus has computed
+    would tell the number of rows to whoever reads the log.
+    """
+    given = {"sample_rate": stated.sample_rate}
+    if divided:
+        given["expected_batch_size"] = stated.expected_batch_size
+    missing = [name for name, value in given.items() if value is None]
+    lines = "".join(
+        f"    {name}={_EXAMPLE[name] if value is None else value!r},\n" for name, value in given.items()
+    )
+    constants = "two constants" if divided else "a constant"
+    lacks = f" ({' and '.join(missing)} missing)" if missing else ", without adjacency='zero_out'"
     return (
         f"{dataset} is add_remove, where the number of rows is private: the rate, the divisor and the "
-        "number of steps may not be computed from it. State two constants to BudgetedPrivacyEngine, chosen "
-        "without counting the rows, such as\n"
-        f"    sample_rate={rate:.6g},\n"
-        f"    expected_batch_size={int(divisor) if divisor is not None else 64},\n"
+        f"number of steps may not be computed from it. State {constants} to BudgetedPrivacyEngine{lacks}, "
+        f"numbers of your own, not from len(loader), such as\n{lines}"
         "or use a dataset opened as zero_out, where the number of rows is public"
     )
 
@@ -64,11 +78,12 @@ def agreed_adjacency(
     dataset: str,
     wanted: Adjacency | None,
     stated: Stated,
-    shown: tuple[float, float | None],
+    *,
+    divided: bool,
 ) -> Adjacency:
     """The adjacency to charge under: the dataset's, if the job is sound under it.
 
-    `shown`: rate and divisor for an example. Raises UnsupportedPlan, and what reading a dataset does.
+    `divided`: whether the sum of the gradients is. Raises UnsupportedPlan, and what reading a dataset does.
     """
     if wanted not in ("add_remove", "zero_out", None):
         raise ValueError(f"adjacency is {wanted!r}: give 'zero_out' or 'add_remove'")
@@ -77,10 +92,10 @@ def agreed_adjacency(
     found = client.dataset(dataset).adjacency
     if found == "add_remove" and wanted != "zero_out" and stated.whole:
         return "add_remove"
-    if found == "add_remove" and wanted != "zero_out" and stated.sample_rate is not None and shown[1] is None:
+    if found == "add_remove" and wanted != "zero_out" and stated.sample_rate is not None and not divided:
         return "add_remove"  # a sum is not divided
     if found == "add_remove":
-        raise UnsupportedPlan(how_to_add_remove(f"dataset {dataset!r}", *shown))
+        raise UnsupportedPlan(how_to_add_remove(f"dataset {dataset!r}", stated, divided=divided))
     if found == "replace_one":
         raise UnsupportedPlan(
             f"dataset {dataset!r} is replace_one, under which Poisson sampling amplifies otherwise: open the "
