@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from accountant.grid import Grid
 from accountant.loss import Loss
@@ -56,6 +56,14 @@ def if_stopped_now(totals: Loss, mixture: Mixture, delta_add: int) -> float:
     if too_much_delta(totals, delta_add):
         return math.inf
     return min(mixture.if_stopped_now(totals.renyi()), totals.shown(totals.grid.pure))
+
+
+NO_BOUND: Final = "the charge has no bound at any order: it is not differentially private as described"
+
+
+def _without_bound(asked: Loss) -> bool:
+    """Whether a charge promises nothing in any notion, whatever the budget."""
+    return bool(asked.unbounded[asked.grid.delta]) or all(asked.unbounded[: asked.grid.n_orders])
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,8 @@ class CoordinateRule(Rule):
         return totals.units(self.grid.delta) != 0
 
     def why_not(self, asked: Loss, after: Loss) -> str:
+        if _without_bound(asked):
+            return NO_BOUND
         if self._approximate(asked):
             return (
                 f"the charge has a delta, which a {self.kind} budget cannot "
@@ -261,14 +271,15 @@ class ApproximateRule(Rule):
 
     def why_not(self, asked: Loss, after: Loss) -> str:
         delta = self.grid.delta
-        if asked.unbounded[delta] or all(asked.unbounded[: self.grid.n_orders]):
-            return "the charge has no bound at any order: it is not differentially private as described"
+        if _without_bound(asked):
+            return NO_BOUND
         if too_much_delta(after, self.delta_add):
-            whole = shown_down(self.delta_add, self.grid.units_in_one[delta])
+            in_one = self.grid.units_in_one[delta]
+            whole, wanted = shown_down(self.delta_add, in_one), shown_up(asked.units(delta) or 0, in_one)
             left = self._delta_left(asked, after)
             kept = (
-                "the deltas of approximate charges would go above the budget's delta_add, the part of its "
-                f"delta that is kept for them: {whole:g}, of which {left:g} is left"
+                "the deltas of charges stated as (ε, δ) would go above the budget's delta_add, the part of "
+                f"its delta that is kept for them: {wanted:g} asked, {left:g} of {whole:g} left"
             )
             if not self.mixture.delta:
                 return f"{kept}. That is all of its delta"

@@ -277,18 +277,26 @@ class Keeper:
                     yield stream, one
 
 
-def refuse_to_start(behind: Mapping[str, Sighting], store: Store) -> None:
-    """Raise LedgerRolledBack where no entry can say what was lost: the keys, or all that there was."""
+def refuse_to_start(behind: Mapping[str, Sighting], store: Store, where: str) -> None:
+    """Raise LedgerRolledBack where no entry can say what was lost: the keys, or all that there was.
+
+    `where` is how `odometer unfreeze` is told the store and the witness: `--store sqlite:///ledger.sqlite`.
+    """
     if not behind:
         return
     if not store.streams("", 1):
-        what, stream = f"this store is empty, and the witness saw {len(behind)} ledgers in it", EVERYTHING
+        ledgers = _counted(len(behind), "ledger", "ledgers")
+        what, stream = f"this store is empty, and the witness saw {ledgers} in it", EVERYTHING
     elif KEYS in behind:
-        number = behind[KEYS].seen.head.sequence
-        what, stream = f"the witness saw {number} entries of the API keys, and this store has others", KEYS
+        entries = _counted(behind[KEYS].seen.head.sequence, "entry", "entries")
+        what, stream = f"the witness saw {entries} of the API keys, and this store has others", KEYS
     else:
         return
     raise LedgerRolledBack(
         f"{what}: an older copy was put back, or they were lost. Restore the newest copy; or decide to go on "
-        f"without what was lost: odometer unfreeze {stream} --store URL --reason TEXT"
+        f"without what was lost: odometer unfreeze '{stream}' {where} --reason TEXT"
     )
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

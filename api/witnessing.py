@@ -4,10 +4,12 @@ import logging
 import os
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from accountant.adopting import adopt_all
 from accountant.stores import Store
+from accountant.stores.memory import MemoryStore
 from accountant.teller import Teller
 from accountant.witness import FileWitness, Keeper, ends, refuse_to_start
 
@@ -67,7 +69,35 @@ def begin(store: Store, witness: FileWitness | None) -> None:
     """
     adopt_all(store)
     if witness is not None:
-        refuse_to_start(witness.compare(store), store)
+        refuse_to_start(witness.compare(store), store, _named(witness))
+
+
+def is_gone(url: str) -> bool:
+    """Whether a store is a file that is not there."""
+    return url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists()
+
+
+def refuse_to_make(setting: str, url: str) -> None:
+    """Before a store is opened, which makes its file: where one is gone that the witness knows, none is made.
+
+    Raises LedgerRolledBack.
+    """
+    if not is_gone(url) or setting in ("", NONE) or not Path(setting).exists():
+        return
+    try:
+        witness = FileWitness(Path(setting), ledger_name(url))
+    except OSError:  # said by `open_witness`
+        return
+    nothing = MemoryStore()
+    refuse_to_start(witness.compare(nothing), nothing, _named(witness))
+
+
+def _named(witness: FileWitness) -> str:
+    """The options of a command that say which store, and which witness where it is not the usual one."""
+    named = f"--store {quote(witness.ledger)}"
+    return (
+        named if str(witness.path) == default_witness() else f"{named} --witness {quote(str(witness.path))}"
+    )
 
 
 def keep(store: Store, witness: FileWitness | None, teller: Teller) -> Keeper | None:
@@ -80,8 +110,10 @@ def keep(store: Store, witness: FileWitness | None, teller: Teller) -> Keeper | 
         log.critical("%s is behind its witness, which saw entry %d: it is frozen", stream, number)
         teller.testify(stream, one.seen)
     known = witness.read()
-    if not known:
+    if not known and store.streams("", 1):
         log.warning("%s knows nothing of this ledger yet: it is taken as it is", witness.path)
+    elif not known:
+        log.info("%s remembers how far this ledger is, from now on", witness.path)
     try:
         witness.append(dict(ends(store, known, behind)))
     except OSError as error:  # the keeper goes on trying, with what it comes upon

@@ -148,7 +148,8 @@ def _show(dataset: Any, format_: Format) -> None:
         print_json(dataset)
         return
     out.print(dataset_line(dataset))
-    out.print(f"  δ {dataset['delta']:g}, of which {dataset['delta_add']:g} for approximate charges")
+    kept = f"{dataset['delta_add']:g} of it is kept for charges stated as (ε, δ) (delta_add)"
+    out.print(f"  δ {dataset['delta']:g}; {kept}")
     out.print(f"  opened {dataset['created']}")
     budget_blocks(dataset["budgets"])
     for note in wording.notes(dataset):

@@ -51,24 +51,32 @@ def unfreeze(
 
 def _without_a_ledger(stream: str, reason: str, url: str, path: str | None) -> None:
     """What has no ledger any more to write the decision into: the witness keeps it."""
-    from accountant.stores import EMPTY_HEAD
     from accountant.teller import utc_now
-    from accountant.witness import EVERYTHING, KEYS
-    from api.witnessing import default_witness, open_witness
+    from accountant.witness import EVERYTHING
+    from api.witnessing import default_witness, is_gone, open_witness
 
     settings = read_settings(**({"store": url} | ({"witness": path} if path else {})))
     found = open_witness(settings.witness or default_witness(), url)
     if found is None:
         end("there is no witness: nothing is refused for its sake", faults.REFUSED)
-    with stored(url) as opened:
-        there = stream not in (EVERYTHING, KEYS) and opened.load(stream, [])[0] != EMPTY_HEAD
-        if there or (stream == EVERYTHING and opened.streams("", 1)):
-            end(
-                f"{stream} is not gone: start the service, which freezes what is behind; unfreeze it there",
-                faults.REFUSED,
-            )
+    if not is_gone(url) and _is_there(stream, url):
+        end(
+            f"{stream} is not gone: start the service, which freezes what is behind; unfreeze it there",
+            faults.REFUSED,
+        )
     known = found.read()
     if not known or (stream != EVERYTHING and stream not in known):
         end(f"the witness {found.path} knows nothing of {stream} in this store", faults.REFUSED)
     found.accept(stream, reason, utc_now())
     out.print(f"{stream}: the service goes on without what was lost", soft_wrap=True)
+
+
+def _is_there(stream: str, url: str) -> bool:
+    """Whether a dataset has a ledger in the store, or the store, where all of it is meant, has anything."""
+    from accountant.stores import EMPTY_HEAD
+    from accountant.witness import EVERYTHING, KEYS
+
+    with stored(url) as opened:
+        if stream == EVERYTHING:
+            return bool(opened.streams("", 1))
+        return stream != KEYS and opened.load(stream, [])[0] != EMPTY_HEAD

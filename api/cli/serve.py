@@ -142,9 +142,10 @@ def _try_store(settings: "Settings") -> None:
     from accountant.errors import OdometerError
     from accountant.stores import open_store
     from api.auth import KeyRing
-    from api.witnessing import begin, open_witness
+    from api.witnessing import begin, open_witness, refuse_to_make
 
     try:
+        refuse_to_make(settings.witness, settings.store)
         store = open_store(settings.store, allow_volatile=settings.allow_volatile_store)
         try:
             begin(store, open_witness(settings.witness, settings.store))

@@ -10,6 +10,7 @@ from api.cli import faults, words
 from api.cli.charges import loss_line
 from api.cli.common import Format, Key, Output, Url, connected, end, indented, out, print_json
 from api.cli.tables import budget_blocks, dataset_line
+from odometer_client import wording
 from odometer_client.connection import DEFAULT_URL
 from odometer_client.wording import scope_words, up
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _CALLED: Final = re.compile(r": (.+) (?:is|are) called that$")
 """What the service notes of a principal that was asked for by what it is called."""
 _SHOWN: Final = ("if_stopped_now", "odometer")
+_PROMISE: Final = re.compile(r"(\([α-ω, ]+\)|[α-ω])-(?=\w*DP\b)")
+"""The letters of a guarantee: (ε, δ)-DP, ε-DP, ρ-zCDP, (α, ε)-RDP, μ-GDP."""
 
 
 def status(
@@ -114,7 +117,17 @@ def _guarantees(readings: Sequence[Mapping[str, Any]]) -> None:
     """What may be promised to people: the budgets' limits."""
     for reading in readings:
         if reading["name"] == "guarantee":
-            indented(f"guarantee of {reading['budget']}: {reading['holds']}")
+            indented(f"guarantee of {reading['budget']}: {_in_numbers(reading)}")
+
+
+def _in_numbers(reading: Mapping[str, Any]) -> str:
+    """What a guarantee says, `(1, 1e-06)-DP` in place of `(ε, δ)-DP`; its letters where it has no number."""
+    said = str(reading["holds"])
+    if reading["value"] is None:
+        return said
+    numbers = dict.fromkeys(map(ord, "ερμ"), up(reading["value"]))
+    numbers |= {ord("δ"): up(reading.get("delta")), ord("α"): wording.number(reading.get("order"))}
+    return _PROMISE.sub(lambda found: found[0].translate(numbers), said, count=1)
 
 
 def _readings(readings: Sequence[Mapping[str, Any]], notes: list[str]) -> None:

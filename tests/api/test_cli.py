@@ -169,6 +169,28 @@ def test_status_shows_budgets_bars_and_what_readings_mean(run: Run) -> None:
     assert "[1] Always, for whatever rule made you stop here" in shown
 
 
+@pytest.mark.parametrize(
+    ("budget", "promised"),
+    [
+        ("pure:epsilon=0.5", "0.5-DP"),
+        ("approximate:epsilon=1,delta=1e-6", "(1, 1e-06)-DP"),
+        ("zcdp:rho=0.5", "0.5-zCDP"),
+        ("renyi:order=8,epsilon=2", "(8, 2)-RDP"),
+        ("gdp:mu=1", "1-GDP"),
+    ],
+)
+def test_a_guarantee_is_shown_in_numbers(run: Run, budget: str, promised: str) -> None:
+    """As the dashboard shows it, and not as the letters of a definition."""
+    opened = ("--unit", "person", "--adjacency", "add_remove", "--delta", "1e-6")
+    run("dataset", "create", "other", *opened, "--budget", f"life:{budget}")
+    assert f"guarantee of life: {promised} for all entries" in " ".join(run("status", "other").stdout.split())
+
+
+def test_what_is_kept_of_delta_is_said_with_its_name(run: Run) -> None:
+    shown = " ".join(run("dataset", "show", "adult").stdout.split())
+    assert "δ 1e-06; 1e-07 of it is kept for charges stated as (ε, δ) (delta_add)" in shown
+
+
 @pytest.mark.parametrize("columns", ["20", "40", "80", "200"])
 def test_status_never_cuts_a_number(url: str, run: Run, columns: str) -> None:
     run("charge", "adult", "pure", "epsilon=0.123457")

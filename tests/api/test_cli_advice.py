@@ -27,7 +27,7 @@ def test_a_delta_that_is_too_much_is_refused_with_the_one_that_fits(run: Run) ->
     """And is then taken as it was advised."""
     kind = ("charge", "taps", "shuffled", "epsilon0=1", "population=100000")
     refused = run(*kind, "delta=1e-6", status=1).stderr
-    assert "kept for them: 1e-08, of which 1e-08 is left" in refused
+    assert "kept for them: 1e-06 asked, 1e-08 of 1e-08 left" in refused
     advised = "this with less δ or more noise: shuffled epsilon0=1.0 population=100000 delta=1e-08"
     assert f"What would fit: {advised}." in refused
     run(*kind, "delta=1e-8")
@@ -37,5 +37,7 @@ def test_where_nothing_was_found_it_says_what_was_looked_for(run: Run) -> None:
     """Not that nothing smaller fits: an approximate charge without δ would."""
     run("charge", "taps", "approximate", "epsilon=0.1", "delta=1e-8")
     refused = run("charge", "taps", "approximate", "epsilon=0.1", "delta=1e-8", status=1).stderr
-    assert "1e-08, of which 0 is left" in refused
+    assert "1e-08 asked, 0 of 1e-08 left" in refused
+    assert "limit 3, spent 0.1" in refused
+    assert "with this no ε at its δ" in refused
     assert "No count and no amount of noise would fit." in refused

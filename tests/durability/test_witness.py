@@ -1,6 +1,7 @@
 """A store that is put back as a whole, or is gone: what was charged after the copy is not spent again."""
 
 import json
+import logging
 import multiprocessing
 import shutil
 import socket
@@ -125,7 +126,10 @@ def test_an_empty_ledger_where_there_was_one_is_not_served(path: Path, witness: 
         beside.unlink()
     ended = serve(path, witness)
     assert ended.returncode == 3
-    assert "this store is empty, and the witness saw" in ended.stderr
+    assert "this store is empty, and the witness saw 3 ledgers in it" in ended.stderr
+    options = f"--store sqlite:///{path.resolve()} --witness {witness}"
+    assert f"odometer unfreeze '~ledger' {options} --reason TEXT" in ended.stderr
+    assert not path.exists()  # what is refused is not made first
     run = runner()
     url = f"sqlite:///{path}"
     run("unfreeze", EVERYTHING, "--reason", "a new beginning", "--store", url, "--witness", witness)
@@ -144,6 +148,7 @@ def test_api_keys_that_went_back_are_not_served(path: Path, witness: Path) -> No
     ended = serve(path, witness)
     assert ended.returncode == 3
     assert "entries of the API keys" in ended.stderr
+    assert f"odometer unfreeze '~keys' --store sqlite:///{path.resolve()}" in ended.stderr
 
 
 def test_a_dataset_that_is_gone_altogether_is_not_made_anew(path: Path, witness: Path) -> None:
@@ -170,14 +175,27 @@ def test_a_copy_under_another_name_is_known_for_one(path: Path, witness: Path, o
         assert running.charge("d", "c", role=charger).status_code == 503
 
 
-def test_a_ledger_that_nobody_saw_is_taken_as_it_is(path: Path, witness: Path) -> None:
-    """The first start after an upgrade."""
+def test_a_ledger_that_nobody_saw_is_taken_as_it_is(
+    path: Path, witness: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first start after an upgrade, which is warned of."""
     with live(f"sqlite:///{path}") as running:
         running.open("d", rho=1.0)
         charger = running.keys["charger"]
     with served(path, witness) as running:
         assert running.charge("d", "a", role=charger).status_code == 201
     assert FileWitness(witness, f"sqlite:///{path}").read()["d"].seen.head.sequence == 2
+    assert "knows nothing of this ledger yet" in caplog.text
+
+
+def test_a_new_ledger_is_no_warning_of_the_witness(
+    path: Path, witness: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every first start would have it."""
+    with caplog.at_level(logging.INFO), served(path, witness):
+        pass
+    said = [record.levelname for record in caplog.records if record.name == "odometer.witness"]
+    assert said == ["INFO"]
 
 
 def test_a_witness_that_cannot_be_written_is_said(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from accountant.rules import NO_BOUND
 from accountant.service import Accountant
 from accountant.stores.memory import MemoryStore
 
@@ -128,8 +129,8 @@ def test_where_only_epsilon_is_too_much_delta_stays() -> None:
 def test_a_refused_delta_is_told_delta_add_and_what_is_left_of_it() -> None:
     (refusal,) = _asked(SHUFFLED, spent=4e-8)["refusals"]
     assert refusal["reason"] == (
-        "the deltas of approximate charges would go above the budget's delta_add, the part of its delta that "
-        "is kept for them: 1e-07, of which 6e-08 is left. A budget's "
+        "the deltas of charges stated as (ε, δ) would go above the budget's delta_add, the part of its delta "
+        "that is kept for them: 1e-06 asked, 6e-08 of 1e-07 left. A budget's "
         "delta_add may be as large as its delta: then epsilons and deltas add up"
     )
 
@@ -138,4 +139,27 @@ def test_where_nothing_of_delta_add_is_left_no_delta_is_advised() -> None:
     """An approximate charge without δ is another one."""
     checked = _asked(APPROXIMATE, spent=1e-7)
     assert checked["would_fit"]["least_noise"] is None
-    assert checked["refusals"][0]["reason"].count("1e-07, of which 0 is left") == 1
+    assert checked["refusals"][0]["reason"].count("0 of 1e-07 left") == 1
+
+
+def test_a_release_without_noise_is_told_so_by_every_kind_of_budget() -> None:
+    """Not that its δ is too much: it has no bound in any notion."""
+    kinds: list[dict[str, Any]] = [
+        {"kind": "pure", "epsilon": 1.0},
+        {"kind": "approximate", "epsilon": 1.0, "delta": 1e-6},
+        {"kind": "zcdp", "rho": 1.0},
+        {"kind": "renyi", "order": 8.0, "epsilon": 1.0},
+        {"kind": "gdp", "mu": 1.0},
+    ]
+    with Accountant.open("memory://") as accountant:
+        budgets = [{"name": budget["kind"], **budget} for budget in kinds]
+        document = {"name": "d", "unit": "person", "adjacency": "add_remove", "delta": 1e-6}
+        accountant.create_dataset({**document, "budgets": budgets}, "p")
+        noiseless = {"kind": "gaussian", "noise_multiplier": 0.0}
+        checked = accountant.check("d", {"mechanism": noiseless, "count": 1})
+        stated = {"kind": "approximate", "epsilon": 0.1, "delta": 1e-9}
+        with_delta = accountant.check("d", {"mechanism": stated, "count": 1})
+    said = {item["budget"]: item["reason"] for item in checked["refusals"]}
+    assert said == dict.fromkeys((budget["kind"] for budget in kinds), NO_BOUND)
+    others = {item["budget"]: item["reason"] for item in with_delta["refusals"]}
+    assert "has a delta, which a zcdp budget" in others["zcdp"]

@@ -67,7 +67,10 @@ def refusals(items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Two lines for each budget that refuses: its numbers, all in the budget's own parameter, and why."""
     for item in items:
         order = f" at order {number(item['order'])}" if item["kind"] == "renyi" and item.get("order") else ""
-        numbers = f"limit {number(item['limit'])}, spent {up(item['spent'])}, with this {up(item['after'])}"
+        after = up(item["after"])
+        if item["after"] is None and item["kind"] == "approximate":
+            after = "no ε at its δ"
+        numbers = f"limit {number(item['limit'])}, spent {up(item['spent'])}, with this {after}"
         short = f", short by {up(item['short_by'])}" if item["short_by"] else ""
         yield f"  {item['budget']} ({item['kind']}{order}{_where(item)}): {numbers}{short}"
         yield f"    {item['reason']}{_until(item)}"
