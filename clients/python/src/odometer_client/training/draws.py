@@ -99,10 +99,10 @@ class Draws:
                 "step for each batch of the loader that make_private returned (several models or losses on "
                 "one batch: one optimizer over all their parameters)"
             )
-        if passed := [*self.passed, *piece.line.passed]:
-            raise UnsupportedPlan(
-                f"{len(passed)} batch(es), of {[one.records for one in passed]} records, were drawn and "
-                "passed over without a step. Call optimizer.step() for each batch, also for empty ones and "
+        if self.passed or piece.line.passed:
+            raise UnsupportedPlan(  # not of how many records: Poisson sampling keeps that private
+                "batches of records were drawn and passed over without a step. "
+                "Call optimizer.step() for each batch, also for empty ones and "
                 "in place of `continue`; a pass may be ended early by `break`, and needs no skipping on "
                 "resuming"
             )

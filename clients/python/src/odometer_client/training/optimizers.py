@@ -147,7 +147,7 @@ def check_gradients(optimizer: Any, module: Any, records: int) -> None:
     for count in _counts(optimizer, module):
         if count != records:
             raise UnsupportedPlan(
-                f"the gradient has {count} parts, and the batch was drawn with {records} records. Each "
+                "the gradient has not as many parts as the batch that was drawn has records. Each "
                 "record must have exactly one clipped gradient: train on the whole batch, one row for each "
                 "record"
             )
