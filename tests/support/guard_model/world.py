@@ -21,8 +21,16 @@ class World(Jobs):
 
     # Batches
 
+    _skipped: Iterator[Any] | None = None
+    """The pass whose last batch was empty and left out."""
+
     def fetch(self) -> None:
         """The next batch of the source; of its next epoch at the end of one."""
+        if self._skipped is not None and self._skipped is self._batches:
+            self.oracle.left_out = (
+                True  # within a pass it can be seen; before a new one it looks like `break`
+            )
+        self._skipped = None
         batch = next(self._batches, None)
         if batch is None:
             self._batches = self._source()
@@ -190,11 +198,14 @@ class World(Jobs):
             self._train(head)
 
     def skip_empties(self, batches: int, head: int = 0) -> None:
-        """No step for a batch without records: whether one is made then tells of a record."""
+        """No step for a batch without records: whether one is made then tells of a record.
+
+        The last batch of a pass that is left out looks like a `break`, and no guard can tell: not counted.
+        """
         for _ in range(batches):
             self.fetch()
             if not len(self.batch[0]):
-                self.oracle.left_out = True
+                self._skipped = self._batches
                 continue
             self._train(head)
 
