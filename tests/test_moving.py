@@ -201,7 +201,7 @@ def small() -> bytes:
         accountant.create_dataset(units, "root")
         for unit in ("u1", "u2", "u3", "u4"):
             accountant.charge("u", GAUSSIAN | {"units": [unit]}, unit, ADA)
-        KeyRing(accountant.store).create(Role.admin, "Ada", "root")
+        KeyRing(accountant.store).create(Role.admin, "Ada L.", "root")
         return exported(accountant.store)
 
 
@@ -523,7 +523,7 @@ def test_shards_without_their_dataset_are_found(small: bytes) -> None:
 
 def test_a_name_that_is_not_the_one_of_its_key_is_found(small: bytes) -> None:
     documents = lines(small)[:-1]
-    assert documents[-1]["text"] == "Ada"
+    assert documents[-1]["text"] == "Ada L."
     documents[-1]["text"] = "Eve"
     assert "the name of" in refused(ended(documents)).findings[0].what
 
