@@ -180,7 +180,7 @@ def test_a_part_of_the_batch_is_refused(job: Any) -> None:
         images, labels = next(batches(job))
         job.step(images[:8], labels[:8])
 
-    refused(job, part, "8 parts")
+    refused(job, part, "not as many parts as the batch")
 
 
 def test_several_rows_for_a_record_are_refused(job: Any) -> None:
