@@ -90,20 +90,31 @@ def in_epsilon(client: "Client", receipt: Mapping[str, Any]) -> dict[str, Any]:
     A receipt counts an approximate budget at one Rényi order, which costs a charge nothing. What is left in ε
     is asked for here, where a person waits; when there is no answer, the receipt stays as it is.
     """
-    return {**receipt, "left": [_own(client, receipt["dataset"], budget) for budget in receipt["left"]]}
+    asked: dict[str, list[Mapping[str, Any]]] = {}
+    for budget in receipt["left"]:
+        if _at_an_order(budget) and budget["scope"] not in asked:
+            asked[budget["scope"]] = _budgets_of(client, receipt["dataset"], budget["scope"])
+    return {**receipt, "left": [_own(budget, asked.get(budget["scope"], [])) for budget in receipt["left"]]}
 
 
-def _own(client: "Client", dataset: str, budget: Mapping[str, Any]) -> Mapping[str, Any]:
+def _at_an_order(budget: Mapping[str, Any]) -> bool:
+    return budget["kind"] == "approximate" and budget.get("order") is not None
+
+
+def _budgets_of(client: "Client", dataset: str, scope: str) -> list[Mapping[str, Any]]:
+    """The budgets of one scope as the status has them; none where there is no answer."""
     from odometer_client import OdometerError
 
-    if budget["kind"] != "approximate" or budget.get("order") is None:
-        return budget
-    scope = None if budget["scope"] == "dataset" else budget["scope"]
     try:
-        found = client.odometer(dataset, scope=scope)
+        found = client.odometer(dataset, scope=None if scope == "dataset" else scope)
     except OdometerError:
-        return budget
-    for state in found["left"] if scope else found["budgets"]:
+        return []
+    return list(found["budgets"] if scope == "dataset" else found["left"])
+
+
+def _own(budget: Mapping[str, Any], states: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A receipt's budget with the figures of the state that has its name."""
+    for state in states if _at_an_order(budget) else ():
         if budget["budget"] in (state.get("budget"), state.get("name")):
             figures = {name: state[name] for name in ("limit", "spent", "left", "used")}
             return {**budget, **figures, "order": None}
