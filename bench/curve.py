@@ -22,8 +22,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from accountant.grid import GRID_V1
-from accountant.mechanisms import ANY_MECHANISM, Mechanism
+from odometer_accountant.mechanisms import ANY_MECHANISM, Mechanism
+from odometer_accountant.numerics.grid import GRID_V1
 from tests.support import peers
 from tests.support.peers import Pair
 

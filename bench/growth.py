@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from accountant.book import Book, Job
-from accountant.commands import ChargeCommand
-from accountant.counts import Counts
-from accountant.requests import prepared_charge
-from accountant.service import Accountant
-from accountant.stores import open_store
-from accountant.teller import utc_now
+from odometer_accountant.ledger.commands import ChargeCommand
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.request_checks import prepared_charge
+from odometer_accountant.stores import open_store
+from odometer_accountant.writer.planner import Book, Submission
+from odometer_accountant.writer.stats import WriterStats
+from odometer_accountant.writer.writer import utc_now
 from odometer_client.keys import new_key
 from odometer_client.testing import Service, serve
 
@@ -64,12 +64,12 @@ def fill(url: str, entries: int) -> None:
         accountant.create_dataset(OPEN, PRINCIPAL)
     prepared, nobody = prepared_charge(BODY), Nobody()
     with contextlib.closing(open_store(url)) as store:
-        book, left = Book(store, Counts()), entries - 1
+        book, left = Book(store, WriterStats()), entries - 1
         while left:
             size = min(left, BATCH)
             commands = (ChargeCommand(prepared, PRINCIPAL, new_key()) for _ in range(size))
             plan = book.plan(
-                DATASET, [Job(DATASET, command, nobody, None) for command in commands], utc_now()
+                DATASET, [Submission(DATASET, command, nobody, None) for command in commands], utc_now()
             )
             assert plan is not None
             assert plan.write is not None

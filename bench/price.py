@@ -18,9 +18,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from accountant import conversions
-from accountant.budgets import ApproximateBudget, Charge
-from accountant.grid import GRID_V1, Grid
+from odometer_accountant.budgets.kinds import ApproximateBudget
+from odometer_accountant.mechanisms.charge import Charge
+from odometer_accountant.numerics import conversions
+from odometer_accountant.numerics.grid import GRID_V1, Grid
 
 BAR = 1.02
 DELTA = 1e-5

@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accountant.book import Book, Job
-from accountant.commands import ChargeCommand
-from accountant.counts import Counts
-from accountant.requests import prepared_charge
-from accountant.scopes import shard_of, shard_stream
-from accountant.service import Accountant
-from accountant.stores import Store, open_store
-from accountant.teller import utc_now
+from odometer_accountant.ledger.commands import ChargeCommand
+from odometer_accountant.scopes import shard_of, shard_stream
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.request_checks import prepared_charge
+from odometer_accountant.stores import Store, open_store
+from odometer_accountant.writer.planner import Book, Submission
+from odometer_accountant.writer.stats import WriterStats
+from odometer_accountant.writer.writer import utc_now
 from odometer_client.keys import new_key
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
@@ -67,13 +67,13 @@ def fill(url: str, units: int) -> None:
     for number in range(units):
         by_shard.setdefault(shard_of(unit(number), OPEN["shards"]), []).append(unit(number))
     store = open_store(url)
-    book = Book(store, Counts())
+    book = Book(store, WriterStats())
     for shard, names in by_shard.items():
         stream = shard_stream(DATASET, shard)
         for start in range(0, len(names), UNITS_AT_ONCE):
             body = {**REPORT, "units": names[start : start + UNITS_AT_ONCE]}
             command = ChargeCommand(prepared_charge(body), PRINCIPAL, new_key())
-            plan = book.plan(stream, [Job(stream, command, Nobody(), None)], utc_now())
+            plan = book.plan(stream, [Submission(stream, command, Nobody(), None)], utc_now())
             if plan is None or plan.write is None or store.append([plan.write]) != [True]:
                 raise SystemExit(f"the load of shard {shard} was not taken: {plan}")
             book.keep(plan)

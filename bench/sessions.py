@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from accountant.service import Accountant
+from odometer_accountant.service.accountant import Accountant
 
 ANSWERS = 1_000_000
 BAR = 1.0

@@ -30,7 +30,7 @@ Release only after 0. Numbers are taken exactly as written; one with more digits
 
 def cli_page() -> str:
     """The text of the page."""
-    from api.cli import app
+    from privacy_odometer.cli import app
 
     return "\n".join([_HEAD, *_commands("odometer", typer.main.get_command(app))]).rstrip() + "\n"
 

@@ -5,9 +5,9 @@ from types import ModuleType
 
 from docs_tables import GENERATED, bounds, one_line, table
 
-from accountant.mechanisms import FAMILIES
-from accountant.mechanisms.base import EVERY_ADJACENCY, Mechanism
-from accountant.sessions import Session
+from odometer_accountant.mechanisms import FAMILIES
+from odometer_accountant.mechanisms.base import EVERY_ADJACENCY, Mechanism
+from odometer_accountant.mechanisms.sessions import Session
 
 _HEAD = f"""# Mechanisms
 {GENERATED}

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from accountant import conversions, weights
-from accountant.grid import GRID_V1
-from accountant.mixture import Mixture
+from odometer_accountant.numerics import conversions, prior
+from odometer_accountant.numerics.grid import GRID_V1
+from odometer_accountant.numerics.mixture import Mixture
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,7 +45,7 @@ def fixed_plan(losses: Any) -> float:
 
 def simulated() -> dict[str, Any]:
     """By reading, the share of runs that have been above it after 1, 2, … queries; shape (QUERIES,)."""
-    mixture = Mixture(GRID_V1, weights.reading_prior(GRID_V1), DELTA)
+    mixture = Mixture(GRID_V1, prior.reading_prior(GRID_V1), DELTA)
     kinds: dict[str, Callable[[Any], float]] = {
         "fixed_plan": fixed_plan,
         "textbook": textbook,

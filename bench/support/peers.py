@@ -11,8 +11,8 @@ import uvicorn
 from fastapi import Depends, FastAPI, Header, HTTPException, Path
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from accountant.forms import OneCharge
-from api.replies import ChargeReply, LeftReply, LossReply, Receipt
+from odometer_accountant.requests.bodies import OneCharge
+from odometer_accountant.service.responses import ChargeReply, LeftReply, LossReply, Receipt
 
 bearer = HTTPBearer()
 

@@ -3,8 +3,8 @@
 import itertools
 import json
 
-from accountant.documents import BODY_MAX, STRUCTURES_MAX
-from accountant.effort import EFFORT_MAX, effort
+from odometer_accountant.effort import EFFORT_MAX, effort
+from odometer_accountant.requests.json_input import BODY_MAX, STRUCTURES_MAX
 
 Request = tuple[str, str, bytes]
 

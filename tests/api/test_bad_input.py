@@ -10,7 +10,7 @@ import httpx
 import pytest
 from serving import ONE, Live, dataset_document, live
 
-from accountant.stores import Store
+from odometer_accountant.stores import Store
 
 
 @pytest.fixture(scope="module")

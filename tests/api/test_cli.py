@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from command_line import Run, runner
 
-from api.cli import words
 from odometer_client import Client, OutcomeUnknown
 from odometer_client.errors import NotFound
 from odometer_client.testing import Service, serve
 from odometer_client.wording import mechanism_words
+from privacy_odometer.cli import parsing
 
 ROOT = Path(__file__).resolve().parents[2]
-ODOMETER = [sys.executable, str(ROOT / "privacy_odometer.py")]
+ODOMETER = [sys.executable, "-m", "privacy_odometer"]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def run(url: str) -> Run:
 
 def test_points_go_one_level_down() -> None:
     asked = ["base.kind=gaussian", "base.noise_multiplier=1.1", "sampling_rate=0.01"]
-    assert words.mechanism("poisson_subsampled", asked) == {
+    assert parsing.mechanism("poisson_subsampled", asked) == {
         "kind": "poisson_subsampled",
         "base": {"kind": "gaussian", "noise_multiplier": 1.1},
         "sampling_rate": 0.01,
@@ -54,7 +54,7 @@ def test_a_mechanism_as_words_is_the_same_mechanism() -> None:
     document = {"kind": "x", "orders": [2, 4.5], "base": {"kind": "y", "z": 1e-9}}
     kind, *parameters = mechanism_words(document).split(" ", 1)[0], *mechanism_words(document).split(" ")[1:]
     joined = " ".join(parameters).replace("[2, 4.5]", "[2,4.5]").split(" ")
-    assert words.mechanism(kind, joined) == document
+    assert parsing.mechanism(kind, joined) == document
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_mechanism_as_words_is_the_same_mechanism() -> None:
     [("10", 10), ("1e-5", 1e-5), (".5", 0.5), ("1.", 1.0), ("0", 0), ("+2", 2), ("0.1", 0.1), ("1.10", 1.1)],
 )
 def test_numbers_are_kept(text: str, value: float) -> None:
-    assert words.number(text) == value
+    assert parsing.number(text) == value
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_numbers_that_would_change_are_refused(run: Run, text: str) -> None:
 
 
 def test_lists_and_text_as_values() -> None:
-    assert words.assignments(["orders=2,4", 'what="7"', "note=a,b"]) == {
+    assert parsing.assignments(["orders=2,4", 'what="7"', "note=a,b"]) == {
         "orders": [2, 4],
         "what": "7",
         "note": "a,b",
@@ -82,7 +82,7 @@ def test_lists_and_text_as_values() -> None:
 
 
 def test_a_budget_in_one_word() -> None:
-    assert words.budget("life:approximate:epsilon=3,delta=1e-5") == {
+    assert parsing.budget("life:approximate:epsilon=3,delta=1e-5") == {
         "name": "life",
         "kind": "approximate",
         "epsilon": 3,
@@ -486,10 +486,10 @@ def test_told_to_end_it_ends_well(number: signal.Signals) -> None:
 def test_when_the_ledger_thread_dies_the_service_ends_with_its_own_status() -> None:
     fault = (
         "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
-        "from accountant import teller\n"
+        "from odometer_accountant.writer import writer\n"
         "def die(*_): raise RuntimeError('on purpose')\n"
-        "teller.Teller._round = die\n"
-        "import api.cli; api.cli.main()"
+        "writer.LedgerWriter._round = die\n"
+        "import privacy_odometer.cli; privacy_odometer.cli.main()"
     )
     with serve("memory://", command=[sys.executable, "-c", fault, str(ROOT)]) as running:
         run = runner(ODOMETER_URL=running.url, ODOMETER_KEY=str(running.admin_key))

@@ -9,12 +9,12 @@ import pytest
 import redis_server
 from command_line import Run
 
-from accountant.commands import FreezeCommand
-from accountant.desk import Waiter
-from accountant.service import Accountant
-from accountant.stores import Head
-from api.cli import words
+from odometer_accountant.ledger.commands import FreezeCommand
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.reader import BlockingReply
+from odometer_accountant.stores import Head
 from odometer_client.testing import serve
+from privacy_odometer.cli import parsing
 
 OPENED = ("--unit", "person", "--adjacency", "add_remove", "--delta", "1e-6")
 
@@ -41,8 +41,8 @@ def run(url: str) -> Run:
 def freeze(url: str, dataset: str) -> None:
     """As when history that a process saw is gone."""
     with Accountant.open(url) as accountant:
-        waiter = Waiter()
-        accountant.teller.submit(dataset, FreezeCommand(Head(9, "gone")), waiter, None)
+        waiter = BlockingReply()
+        accountant.writer.submit(dataset, FreezeCommand(Head(9, "gone")), waiter, None)
         waiter.wait()
 
 
@@ -120,8 +120,8 @@ def test_a_budget_says_its_scope_window_and_shares() -> None:
         "reserved": {"ads": 0.25, "research": 0.5},
     }
     text = "b:pure:epsilon=1,scope=unit/*,window=day,reserved=ads:0.25,reserved=research:0.5"
-    assert words.budget(text) == document
-    assert words.budget_said(document) == text
+    assert parsing.budget(text) == document
+    assert parsing.budget_said(document) == text
 
 
 def test_a_changed_budget_keeps_its_scope_window_and_shares(run: Run) -> None:

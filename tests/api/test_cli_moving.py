@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from command_line import Run, runner
 
-from accountant.errors import StoreUnavailable
-from accountant.stores import open_store
-from api.cli import moving
+from odometer_accountant.errors import StoreUnavailable
+from odometer_accountant.stores import open_store
 from odometer_client import Client
 from odometer_client.testing import serve
+from privacy_odometer.cli import transfer
 from tests.support import redis_server
 
 ROOT = Path(__file__).resolve().parents[2]
-ODOMETER = [sys.executable, str(ROOT / "privacy_odometer.py")]
+ODOMETER = [sys.executable, "-m", "privacy_odometer"]
 CHARGE = {"kind": "gaussian", "noise_multiplier": 50}
 LIFE = {"name": "life", "kind": "zcdp", "rho": 1}
 
@@ -118,7 +118,7 @@ def test_the_file_is_for_its_owner_alone_and_replaces_an_older_one_when_it_is_wh
         raise StoreUnavailable("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("accountant.moving.export", broken)
+        patch.setattr("odometer_accountant.transfer.export.export", broken)
         assert "the disk is gone" in run("export", url, "--out", file, status=3).stderr
     assert file.read_text() == "older"
     run("export", url, "--out", file)
@@ -130,7 +130,7 @@ def test_the_file_is_for_its_owner_alone_and_replaces_an_older_one_when_it_is_wh
 def test_charges_while_the_file_is_written_are_warned_of(
     run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from accountant import moving as files
+    from odometer_accountant.transfer import export as files
 
     pages = files._pages
 
@@ -191,9 +191,9 @@ def test_an_import_that_stops_says_what_to_do_and_is_refused_again(
         raise StoreUnavailable("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("accountant.importing._Writer.append_keys", broken)
+        patch.setattr("odometer_accountant.transfer.import_._Writer.append_keys", broken)
         result = run("import", new, file, status=3)
-    assert moving.UNFINISHED in result.stderr
+    assert transfer.UNFINISHED in result.stderr
     assert "the disk is full" in result.stderr
     assert "a part of an import that did not end" in run("import", new, file, status=1).stderr
     run("verify", "--store", new, status=1)
@@ -212,8 +212,8 @@ def test_an_import_that_was_interrupted_is_unsure(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("accountant.importing._Writer.append_keys", interrupted)
-    assert moving.UNFINISHED in run("import", new, file, status=3).stderr
+    monkeypatch.setattr("odometer_accountant.transfer.import_._Writer.append_keys", interrupted)
+    assert transfer.UNFINISHED in run("import", new, file, status=3).stderr
 
 
 def test_an_import_that_is_killed_leaves_nothing_that_can_be_charged(
@@ -223,9 +223,9 @@ def test_an_import_that_is_killed_leaves_nothing_that_can_be_charged(
     file = tmp_path / "backup.ndjson"
     run("export", url, "--out", file)
     script = (
-        "import os, signal, accountant.importing as importing, api.cli\n"
+        "import os, signal, odometer_accountant.transfer.import_ as importing, privacy_odometer.cli\n"
         "importing._Writer.append_keys = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "api.cli.main()"
+        "privacy_odometer.cli.main()"
     )
     command = [sys.executable, "-c", script, "import", new, str(file)]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
@@ -251,10 +251,10 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -
 
             return Console(file=shown, force_terminal=True, width=100)
 
-    with moving._bar("exporting", 10) as progress:
+    with transfer._bar("exporting", 10) as progress:
         assert progress is None
-    monkeypatch.setattr(moving, "Console", Terminal())
-    with moving._bar("exporting", 10) as progress:
+    monkeypatch.setattr(transfer, "Console", Terminal())
+    with transfer._bar("exporting", 10) as progress:
         assert progress is not None
         progress(5)
     assert "exporting" in shown.getvalue()

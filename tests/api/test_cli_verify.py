@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import Run, runner
 
-from api.cli.common import shown_store
+from privacy_odometer.cli.output import shown_store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import typer
 from command_line import Run, runner
 
-from api.cli import words
+from privacy_odometer.cli import parsing
 
 CONVERT = ("--delta", "1e-6", "--url", "memory://")
 
@@ -39,8 +39,8 @@ def test_json_within_words_is_taken(run: Run) -> None:
 def test_a_whole_number_may_be_written_as_a_power_of_ten(run: Run) -> None:
     drawn = ("base.kind=gaussian", "base.noise_multiplier=1.1", "batch_size=2.56e2", "population=6e4")
     run("convert", "sampled_without_replacement", *drawn, *CONVERT)
-    assert isinstance(words.number("6e4"), int)
-    assert isinstance(words.number("1e300"), float)
+    assert isinstance(parsing.number("6e4"), int)
+    assert isinstance(parsing.number("1e300"), float)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_number_that_is_not_whole_is_refused_as_such(run: Run, epochs: str, sa
 def test_a_number_that_no_float_has_is_told_with_both_neighbours(text: str, both: str) -> None:
     """Of an epsilon the lower one would be charged as less than was meant, of a noise the higher one."""
     with pytest.raises(typer.BadParameter, match=f"write {re.escape(both)}, "):
-        words.number(text)
+        parsing.number(text)
 
 
 def test_a_share_in_percent_is_told_as_a_number(run: Run) -> None:
@@ -78,13 +78,13 @@ def test_a_share_in_percent_is_told_as_a_number(run: Run) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("30m", 1800), ("45", 45)])
 def test_a_time_may_have_a_unit(text: str, seconds: int) -> None:
-    assert words.duration_s(text) == seconds
+    assert parsing.duration_s(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5h", "1w", "", "1e3", "d"])
 def test_what_is_no_time_is_told_with_what_is(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="write 7d, 12h"):
-        words.duration_s(text)
+        parsing.duration_s(text)
 
 
 def test_the_version_can_be_asked(run: Run) -> None:
@@ -160,7 +160,7 @@ def test_a_charge_and_a_check_show_one_number(tmp_path: Path) -> None:
 )
 def test_json_that_is_no_charge_is_told_with_an_example(given: str, said: str) -> None:
     with pytest.raises(typer.BadParameter) as refused:
-        words.charges(given)
+        parsing.charges(given)
     assert said in refused.value.message
     assert (
         '[{"mechanism": {"kind": "gaussian", "noise_multiplier": 10}, "count": 5}, …]'

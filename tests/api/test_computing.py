@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from serving import live
 
-import accountant.budgets
-from accountant.service import Accountant
+import odometer_accountant.budgets.kinds
+from odometer_accountant.service.accountant import Accountant
 
 
 def test_charges_go_on_while_conversions_hold_their_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,15 +74,15 @@ def test_charges_and_checks_go_on_while_large_reads_hold_their_threads(
                 thread.join(30)
 
 
-def test_the_curves_of_a_workload_are_not_computed_by_the_teller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_curves_of_a_workload_are_not_computed_by_the_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
-    real = accountant.budgets.total
+    real = odometer_accountant.budgets.kinds.total
 
     def noted(*arguments: Any) -> Any:
         names.append(threading.current_thread().name)
         return real(*arguments)
 
-    monkeypatch.setattr(accountant.budgets, "total", noted)
+    monkeypatch.setattr(odometer_accountant.budgets.kinds, "total", noted)
     mechanism = {"kind": "gaussian", "noise_multiplier": 7.25}
     budget = {
         "name": "b",
@@ -95,4 +95,4 @@ def test_the_curves_of_a_workload_are_not_computed_by_the_teller(monkeypatch: py
         document = {"name": "d", "unit": "p", "adjacency": "add_remove", "delta": 1e-6, "budgets": [budget]}
         embedded.create_dataset(document, "p")
     assert names
-    assert "teller" not in names
+    assert "writer" not in names

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from serving import Live, live
 
-from api import connections
-from api.connections import Connection
+from privacy_odometer import connections
+from privacy_odometer.connections import Connection
 
 HEAD = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
 WHOLE = HEAD + b"\r\n"

@@ -9,10 +9,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from accountant.errors import StoreUnavailable
-from api.dashboard import assets, render, router
-from api.dashboard.pages import WRONG_KEY
-from api.incoming import COOKIE, SECURE_COOKIE
+from odometer_accountant.errors import StoreUnavailable
+from privacy_odometer.dashboard import assets, render, router
+from privacy_odometer.dashboard.pages import WRONG_KEY
+from privacy_odometer.raw_request import COOKIE, SECURE_COOKIE
 
 TOKEN = "po_right"
 TICKET = "k_1.0.right"

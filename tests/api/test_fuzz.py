@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from serving import ONE, Live, dataset_document, live
 
-from accountant.mechanisms import Mechanism
+from odometer_accountant.mechanisms import Mechanism
 
 NUMBERS = st.one_of(
     st.integers(),

@@ -5,13 +5,20 @@ from collections.abc import Callable
 
 import pytest
 
-from accountant.entries import seal
-from accountant.errors import Forbidden, InvalidRequest, KeyEnded, NameTaken, StoreUnavailable, UpgradeNeeded
-from accountant.requests import barred
-from accountant.stores import Note, Store, Write, open_store
-from accountant.stores.memory import MemoryStore
-from api.auth import STREAM, KeyRing, Role
-from api.names import name_hash
+from odometer_accountant.errors import (
+    Forbidden,
+    InvalidRequest,
+    KeyEnded,
+    NameTaken,
+    StoreUnavailable,
+    UpgradeNeeded,
+)
+from odometer_accountant.ledger.entries import seal
+from odometer_accountant.service.api_keys import STREAM, KeyRing, Role
+from odometer_accountant.service.principal_names import name_hash
+from odometer_accountant.service.request_checks import barred
+from odometer_accountant.stores import Note, Store, Write, open_store
+from odometer_accountant.stores.memory import MemoryStore
 
 
 class Wall:

@@ -5,11 +5,11 @@ from copy import deepcopy
 import pytest
 from serving import live
 
-from accountant.errors import Forbidden
-from accountant.stores import open_store
-from accountant.stores.memory import MemoryStore
-from api import auth
-from api.auth import KeyRing, Role
+from odometer_accountant.errors import Forbidden
+from odometer_accountant.service import api_keys
+from odometer_accountant.service.api_keys import KeyRing, Role
+from odometer_accountant.stores import open_store
+from odometer_accountant.stores.memory import MemoryStore
 
 
 class Clock:
@@ -25,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(auth, "time", clock)
+    monkeypatch.setattr(api_keys, "time", clock)
     return clock
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from accountant.errors import StoreUnavailable, TooManyRequests
-from api.lanes import Lane
+from odometer_accountant.errors import StoreUnavailable, TooManyRequests
+from privacy_odometer.lanes import Lane
 
 Tasks = list["asyncio.Task[Any]"]
 

@@ -11,10 +11,10 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from serving import ONE, Live, live
 
-from accountant.counts import Counts
-from accountant.errors import registry
-from api.metrics import OUTCOMES, outcome_of
+from odometer_accountant.errors import registry
+from odometer_accountant.writer.stats import WriterStats
 from odometer_client.keys import new_key
+from privacy_odometer.metrics import OUTCOMES, outcome_of
 
 TOO_MUCH = {**ONE, "count": 10**6}
 
@@ -134,14 +134,14 @@ def test_stale_heads_and_failed_appends_are_counted_apart(service: Live, store: 
     assert number(service, "odometer_teller_appends_failed_total") == 1
 
 
-def test_a_teller_that_is_gone_is_not_alive(service: Live) -> None:
+def test_a_writer_that_is_gone_is_not_alive(service: Live) -> None:
     assert number(service, "odometer_teller_alive") == 1
-    service.app.state.accountant.teller.close()
+    service.app.state.accountant.writer.close()
     assert number(service, "odometer_teller_alive") == 0
 
 
 def test_frozen_ledgers_are_counted_and_forgotten_when_thawed(service: Live) -> None:
-    counts: Counts = service.app.state.accountant.teller.counts
+    counts: WriterStats = service.app.state.accountant.writer.counts
     counts.froze("d")
     counts.froze("d")
     counts.froze("e")
@@ -154,7 +154,7 @@ def test_frozen_ledgers_are_counted_and_forgotten_when_thawed(service: Live) -> 
 
 @pytest.mark.parametrize(("size", "place"), [(1, 0), (2, 1), (3, 2), (4, 2), (255, 8), (256, 8), (257, 9)])
 def test_a_batch_is_counted_under_the_least_power_of_two_that_holds_it(size: int, place: int) -> None:
-    counts = Counts()
+    counts = WriterStats()
     counts.batch(size)
     assert counts.batch_sizes == [int(i == place) for i in range(10)]
     assert counts.commands == size

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from serving import Live, live
 
-from accountant.commands import Caller
+from odometer_accountant.ledger.commands import Caller
 from odometer_client import Client
 from odometer_client.errors import Forbidden
 

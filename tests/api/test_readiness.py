@@ -19,9 +19,9 @@ from faulty import FaultyStore, before
 from redis_server import server as redis_server
 from serving import ONE, Live, live
 
-from accountant.errors import InternalError, LedgerCorrupt, StoreUnavailable, UnknownDataset
-from api import causes, readiness
-from api.causes import Causes
+from odometer_accountant.errors import InternalError, LedgerCorrupt, StoreUnavailable, UnknownDataset
+from privacy_odometer import readiness, refusal_log
+from privacy_odometer.refusal_log import Causes
 
 MIB = 1024 * 1024
 
@@ -170,7 +170,7 @@ def test_each_kind_is_logged_once_a_minute(
             said.tell(InternalError("a fault"))
             said.tell(UnknownDataset("not of the service"))
         assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
-        monkeypatch.setattr(causes, "EVERY_S", 0.0)
+        monkeypatch.setattr(refusal_log, "EVERY_S", 0.0)
         said.tell(StoreUnavailable("Could not write d1: disk full"))
     assert "(49 more since this was last said)" in caplog.messages[-1]
 

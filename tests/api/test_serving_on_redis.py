@@ -9,7 +9,7 @@ import pytest
 import redis_server
 from serving import live
 
-from api.settings import Settings
+from privacy_odometer.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,7 +18,7 @@ def serve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     """The command to its end."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ODOMETER_")}
     return subprocess.run(
-        [sys.executable, str(ROOT / "privacy_odometer.py"), "serve", "--port", "0", *arguments],
+        [sys.executable, "-m", "privacy_odometer", "serve", "--port", "0", *arguments],
         env={**clean, **environment},
         capture_output=True,
         text=True,

@@ -7,10 +7,10 @@ import httpx
 import pytest
 from serving import Live, live
 
-from accountant.stores import Store, open_store
-from api.auth import KeyRing, Role
-from api.incoming import COOKIE
-from api.sign_ins import AT_ONCE, SignIns
+from odometer_accountant.service.api_keys import KeyRing, Role
+from odometer_accountant.service.sign_ins import AT_ONCE, SignIns
+from odometer_accountant.stores import Store, open_store
+from privacy_odometer.raw_request import COOKIE
 
 HOUR = 3600.0
 

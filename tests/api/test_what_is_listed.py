@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from serving import ONE, Live, live
 
-from accountant.commands import FreezeCommand
-from accountant.desk import Waiter
-from accountant.service import Accountant
-from accountant.stores import Head
+from odometer_accountant.ledger.commands import FreezeCommand
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.reader import BlockingReply
+from odometer_accountant.stores import Head
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def _accountant(service: Live) -> Accountant:
 
 def freeze(service: Live, stream: str) -> None:
     """As when history that a process saw is gone."""
-    waiter = Waiter()
-    _accountant(service).teller.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
+    waiter = BlockingReply()
+    _accountant(service).writer.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
     waiter.wait()
 
 
@@ -73,7 +73,7 @@ def test_a_ledger_that_is_gone_altogether_is_still_listed(service: Live) -> None
 def test_a_frozen_shard_shows_on_its_dataset(service: Live) -> None:
     service.open("local", composition="by_unit", shards=2, budgets=[_zcdp("each", 1, scope="unit/*")])
     assert service.charge("local", "one", {**ONE, "units": ["u1"]}).status_code == 201
-    (shard,) = [one for one in _accountant(service).teller.streams() if one.startswith("~units/local/")]
+    (shard,) = [one for one in _accountant(service).writer.streams() if one.startswith("~units/local/")]
     freeze(service, shard)
     assert _get(service, "/v1/datasets/local")["frozen_shards"] == [int(shard[-4:], 16)]
     lost = service.ask("GET", "/v1/datasets/local/odometer?scope=unit/u1", "reader")
@@ -122,7 +122,7 @@ def test_a_budget_says_how_much_of_it_is_held(service: Live) -> None:
 def test_of_a_window_that_is_over_nothing_is_spent(service: Live) -> None:
     accountant = _accountant(service)
     accountant.clock = lambda: "2020-01-01T00:00:00.000000Z"
-    accountant.teller._clock = accountant.clock  # type: ignore[attr-defined]
+    accountant.writer._clock = accountant.clock  # type: ignore[attr-defined]
     service.open("d", budgets=[_zcdp("life", 10), _zcdp("day", 1, "day")])
     service.charge("d", "one")
     day, _ = _get(service, "/v1/datasets/d")["budgets"]

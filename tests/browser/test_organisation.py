@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Locator, expect
 from serving import GAUSSIAN, ONE, Live, live
 
-from accountant.commands import FreezeCommand
-from accountant.desk import Waiter
-from accountant.stores import Head
-from accountant.teller import utc_now
+from odometer_accountant.ledger.commands import FreezeCommand
+from odometer_accountant.service.reader import BlockingReply
+from odometer_accountant.stores import Head
+from odometer_accountant.writer.writer import utc_now
 from odometer_client.testing import Service
 
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><b>Ann</b>"
@@ -29,7 +29,7 @@ def service() -> Iterator[Service]:
             """The wall clock, but for the end of this hour: no window renews while the tests run."""
             return min(utc_now(), end)
 
-        accountant.clock = accountant.teller._clock = clock
+        accountant.clock = accountant.writer._clock = clock
         _fill(running)
         RUNNING[:] = [running]
         yield Service(running.url, running.admin, None)  # type: ignore[arg-type]
@@ -121,8 +121,8 @@ def _hold(running: Live, dataset: str, key: str, count: int, role: str) -> str:
 
 def freeze(running: Live, stream: str) -> None:
     """As when history that a process saw is gone."""
-    waiter = Waiter()
-    running.app.state.accountant.teller.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
+    waiter = BlockingReply()
+    running.app.state.accountant.writer.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
     waiter.wait()
 
 

@@ -100,6 +100,6 @@ def test_a_file_keeps_what_was_charged(tmp_path: Path) -> None:
 
 
 def test_without_the_accountant_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "accountant.service", None)
+    monkeypatch.setitem(sys.modules, "odometer_accountant.service.accountant", None)
     with pytest.raises(ImportError, match="pip install privacy-odometer"):
         Client("memory://")

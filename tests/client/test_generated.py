@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from accountant import errors as service_errors
-from accountant.mechanisms import ANY_MECHANISM
-from accountant.mechanisms import Mechanism as ServiceMechanism
+from odometer_accountant import errors as service_errors
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms import Mechanism as ServiceMechanism
 from odometer_client import errors, mechanisms
 from odometer_client.mechanism import Mechanism
 

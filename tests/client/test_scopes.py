@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accountant.scopes import shard_of as service_shard_of
+from odometer_accountant.scopes import shard_of as service_shard_of
 from odometer_client import BudgetExceeded, Client, OutcomeUnknown, Receipt
 from odometer_client.errors import (
     Forbidden,
@@ -209,7 +209,7 @@ def test_the_third_report_of_a_day_is_refused_and_accepted_after_midnight_utc(
         accountant = client._transport._accountant  # type: ignore[attr-defined]
         times = ["2030-01-01T23:59:58.000000Z"]
         monkeypatch.setattr(accountant, "clock", lambda: times[0])
-        monkeypatch.setattr(accountant.teller, "_clock", lambda: times[0])
+        monkeypatch.setattr(accountant.writer, "_clock", lambda: times[0])
         client.create_dataset(
             "d",
             unit="user",

@@ -7,10 +7,10 @@ from pathlib import Path
 import pages
 import pytest
 
-from accountant.errors import registry
-from accountant.mechanisms import Mechanism
-from api.operations import OPERATIONS
-from api.settings import Settings
+from odometer_accountant.errors import registry
+from odometer_accountant.mechanisms import Mechanism
+from odometer_accountant.service.operations import OPERATIONS
+from privacy_odometer.settings import Settings
 
 PAGES = sorted([*pages.ROOT.glob("*.md"), *(pages.ROOT / "docs").rglob("*.md")])
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

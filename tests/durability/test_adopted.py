@@ -12,12 +12,12 @@ import redis_server
 from places import redis_without_marks, sqlite_without_marks
 from serving import dataset_document
 
-from accountant.adopting import adopt_all
-from accountant.errors import LedgerCorrupt
-from accountant.service import Accountant
-from accountant.stores import open_store
-from accountant.verify import all_streams, verify
-from api.auth import KeyRing
+from odometer_accountant.errors import LedgerCorrupt
+from odometer_accountant.ledger.adoption import adopt_all
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.api_keys import KeyRing
+from odometer_accountant.stores import open_store
+from odometer_accountant.verify.walk import all_streams, verify
 from tests.golden.ledger.opened import restore
 
 FILE = "format_3.txt"

@@ -9,9 +9,9 @@ import redis_server
 from proxy import Proxy
 from redis_server import wait_until
 
-from accountant.errors import StoreUnavailable
-from accountant.service import Accountant
-from accountant.stores.redis.scripts import APPEND
+from odometer_accountant.errors import StoreUnavailable
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.redis.scripts import APPEND
 
 TIMEOUT_S = 2.0
 LATE_S = 1.0

@@ -12,8 +12,8 @@ import pytest
 from faulty import READS, FaultyStore, after, before, stale
 from serving import ONE, Live, dataset_document, live
 
-import api.app
-from accountant.stores import Row
+import privacy_odometer.app
+from odometer_accountant.stores import Row
 
 SLOW_AFTER_S = 1.0
 
@@ -152,7 +152,7 @@ def test_a_store_that_cannot_be_read_answers_nothing(
 @pytest.mark.parametrize("verb", ["load", "entries"])
 def test_a_charge_is_not_decided_on_what_cannot_be_read(service: Live, store: FaultyStore, verb: str) -> None:
     service.open("other", rho=1.0)
-    service.app.state.accountant.teller._book.forget("other")
+    service.app.state.accountant.writer._book.forget("other")
     store.fail(before, verb)
     unsure(service.charge("other", "k"))
     store.heal()
@@ -220,24 +220,24 @@ def test_keys_that_vanished_let_nobody_in(service: Live, store: FaultyStore) -> 
 def test_totals_that_are_gone_are_not_zero(service: Live, store: FaultyStore) -> None:
     service.open("spent", rho=0.5)
     assert service.charge("spent", "k").status_code == 201
-    service.app.state.accountant.teller._book.forget("spent")
+    service.app.state.accountant.writer._book.forget("spent")
     del store.sound._streams["spent"].blobs["totals/dataset"]
     unsure(service.charge("spent", "again"), "ledger-corrupt")
     unsure(service.ask("GET", "/v1/datasets/spent/odometer"), "ledger-corrupt")
 
 
-# The teller dies
+# The writer dies
 
 
 class Killed(BaseException):
     """Nothing catches this."""
 
 
-def test_a_dead_teller_fails_all_waiters_and_ends_the_process(
+def test_a_dead_writer_fails_all_waiters_and_ends_the_process(
     service: Live, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = threading.Event()
-    monkeypatch.setattr(api.app.os, "kill", lambda *_: ended.set())
+    monkeypatch.setattr(privacy_odometer.app.os, "kill", lambda *_: ended.set())
 
     def die(_verb: Callable[..., Any], *_: Any) -> Any:
         assert store.go.wait(30)
@@ -252,7 +252,7 @@ def test_a_dead_teller_fails_all_waiters_and_ends_the_process(
         for reply in waiting:
             unsure(reply.result())
     assert ended.wait(10)
-    assert service.app.state.teller_died
+    assert service.app.state.writer_died
     assert ready(service) == 503
     unsure(service.charge("wide", "later"))
     unsure(service.ask("POST", "/v1/datasets", json=dataset_document("later")))

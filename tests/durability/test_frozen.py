@@ -6,12 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from accountant.commands import Caller, ChargeCommand, EndCommand
-from accountant.decisions import Refused
-from accountant.errors import LedgerRolledBack, NotFrozen, OdometerError, SessionClosed, UnknownHold
-from accountant.forms import SessionAnswer
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.errors import (
+    LedgerRolledBack,
+    NotFrozen,
+    OdometerError,
+    SessionClosed,
+    UnknownHold,
+)
+from odometer_accountant.ledger.commands import Caller, ChargeCommand, EndCommand
+from odometer_accountant.ledger.decisions import Refused
+from odometer_accountant.requests.bodies import SessionAnswer
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 ONE = {"mechanism": {"kind": "gaussian", "noise_multiplier": 1.0}, "count": 1}
 DATASET = {

@@ -46,7 +46,7 @@ def test_a_server_told_to_end_finishes_what_it_took(survivor: Survivor) -> None:
 
 DIES = """
 import sys
-from accountant.stores.sqlite import SqliteStore
+from odometer_accountant.stores.sqlite import SqliteStore
 append = SqliteStore.append
 def dying(self, writes):
     if any(write.stream == "deadly" and write.expected.sequence for write in writes):
@@ -54,12 +54,12 @@ def dying(self, writes):
     return append(self, writes)
 SqliteStore.append = dying
 sys.argv[0] = "odometer"
-import privacy_odometer
-privacy_odometer.main()
+from privacy_odometer import cli
+cli.main()
 """
 
 
-def test_a_dead_teller_ends_the_process_with_70(survivor: Survivor) -> None:
+def test_a_dead_writer_ends_the_process_with_70(survivor: Survivor) -> None:
     """The caller hears 503, never 201; the supervisor hears a status that is not success."""
     with testing.serve(survivor.url, command=[sys.executable, "-c", DIES]) as service:
         admin = {"Authorization": f"Bearer {service.admin_key}"}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from serving import ONE, dataset_document
 
-from accountant.entries import canonical, entry_hash
-from accountant.errors import LedgerCorrupt
-from accountant.service import Accountant
-from accountant.stores import Row
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.errors import LedgerCorrupt
+from odometer_accountant.ledger.entries import canonical, entry_hash
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import Row
+from odometer_accountant.stores.memory import MemoryStore
 
 SESSION = {"kind": "sparse_vector", "epsilon_threshold": 1e-3, "epsilon_answers": 1e-3, "max_above": 3}
 

@@ -20,10 +20,10 @@ import redis_server
 from places import KINDS, FilePlaces, Place, RedisPlaces, kind_of
 from told import Asking, Truth, story, targets
 
-from accountant.errors import OdometerError
-from accountant.service import Accountant
-from accountant.stores import open_store
-from accountant.verify import verify
+from odometer_accountant.errors import OdometerError
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import open_store
+from odometer_accountant.verify.walk import verify
 from tests.golden.ledger.drive import Clock
 
 HOWS = ("deleted", "older", "torn", "swapped")

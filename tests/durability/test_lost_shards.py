@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from faulty import Action, FaultyStore
 
-from accountant.errors import LedgerRolledBack, StoreUnavailable
-from accountant.scopes import shard_stream
-from accountant.service import Accountant
-from accountant.stores import Write
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
+from odometer_accountant.errors import LedgerRolledBack, StoreUnavailable
+from odometer_accountant.scopes import shard_stream
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import Write
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 
 DEVICES = {
     "name": "u",

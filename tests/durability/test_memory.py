@@ -102,8 +102,8 @@ def test_what_is_kept_of_a_request_is_counted_in_full(items: int) -> None:
     """The bound on what is kept in memory holds if each is counted for at least what it takes."""
     import tracemalloc
 
-    from accountant.commands import prepare
-    from api.routes.charges import _bytes_of
+    from odometer_accountant.ledger.commands import prepare
+    from privacy_odometer.routes.charges import _bytes_of
 
     bodies = [
         json.dumps(

@@ -9,8 +9,8 @@ import pytest
 from promises import Ask, Dataset, Promises, Refusal, examine
 from workload import datasets
 
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 BODY = {"mechanism": {"kind": "gaussian", "noise_multiplier": 1.0}, "count": 1}
 (TIGHT,) = (one for one in datasets((), 9, 9, tight=3) if one.name == "tight")

@@ -10,8 +10,9 @@ import pytest
 from raw import Connection, Reply
 from serving import ONE, Live, live
 
-from accountant.ledger import fold, scope_blob
-from accountant.stores import Store
+from odometer_accountant.ledger.blobs import scope_blob
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.stores import Store
 from odometer_client.keys import new_key
 
 CALLERS = 64

@@ -11,9 +11,9 @@ import httpx
 import pytest
 from raw import Connection, Reply
 
-from accountant.ledger import fold
-from accountant.stores import open_store
-from accountant.verify import verify
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.stores import open_store
+from odometer_accountant.verify.walk import verify
 from odometer_client.keys import new_key
 
 CALLERS = 32

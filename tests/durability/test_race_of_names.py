@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from accountant.errors import EditConflict, Forbidden, NameTaken
-from accountant.stores import open_store
-from api.auth import STREAM, KeyRing, Role
+from odometer_accountant.errors import EditConflict, Forbidden, NameTaken
+from odometer_accountant.service.api_keys import STREAM, KeyRing, Role
+from odometer_accountant.stores import open_store
 
 ROUNDS = 5
 PROCESSES = 3

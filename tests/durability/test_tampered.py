@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from serving import ONE, dataset_document
 
-from accountant.entries import entry_hash
-from accountant.errors import LedgerCorrupt
-from accountant.service import Accountant
-from accountant.stores import open_store
-from accountant.verify import verify
+from odometer_accountant.errors import LedgerCorrupt
+from odometer_accountant.ledger.entries import entry_hash
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import open_store
+from odometer_accountant.verify.walk import verify
 
 FIRST_CHARGE = (1 << 40) + 2
 """Id of the first dataset's second entry."""
@@ -71,7 +71,7 @@ def refused_alone(accountant: Accountant) -> None:
     with pytest.raises(LedgerCorrupt):
         accountant.odometer("broken")
     assert accountant.charge("whole", ONE, "new", "p")[0]["sequence"] == 3
-    assert accountant.teller.alive
+    assert accountant.writer.alive
 
 
 def test_a_last_entry_without_a_time(path: Path, opened: Any) -> None:

@@ -16,8 +16,8 @@ import pytest
 from raw import Connection, Reply
 from serving import ONE, dataset_document
 
-from accountant.ledger import fold
-from accountant.stores import open_store
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.stores import open_store
 from odometer_client.keys import new_key
 
 CALLERS = 32

@@ -17,12 +17,12 @@ from auditor import start_of
 from raw import Connection, Reply
 from serving import ONE, Live, dataset_document, live
 
-import api.app
-from accountant.entries import timestamp
-from accountant.errors import BudgetExceeded
-from accountant.service import Accountant
-from accountant.stores import Store, open_store
-from accountant.verify import verify
+import privacy_odometer.app
+from odometer_accountant.errors import BudgetExceeded
+from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import Store, open_store
+from odometer_accountant.verify.walk import verify
 from odometer_client.keys import new_key
 
 CALLERS = 32
@@ -68,7 +68,7 @@ def is_sound(store: Store, admitted: int) -> None:
 def service(tmp_path: Path) -> Iterator[Live]:
     ticking = partial(Accountant, clock=JumpingClock(1, timedelta(minutes=2)))
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
-    with mock.patch.object(api.app, "Accountant", ticking), live(url) as running:
+    with mock.patch.object(privacy_odometer.app, "Accountant", ticking), live(url) as running:
         yield running
 
 

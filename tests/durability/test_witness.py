@@ -15,11 +15,11 @@ import pytest
 from command_line import runner
 from serving import ONE, Live, dataset_document, live
 
-from accountant.reading import Seen
-from accountant.service import Accountant
-from accountant.stores import Head
-from accountant.witness import EVERYTHING, FileWitness, Sighting
-from api.cli.serve import _announce
+from odometer_accountant.ledger.snapshot import KnownHead
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import Head
+from odometer_accountant.writer.witness import EVERYTHING, FileWitness, Sighting
+from privacy_odometer.cli.serve import _announce
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,7 +115,7 @@ def test_a_person_accepts_a_restored_copy_by_unfreezing(path: Path, witness: Pat
 
 def serve(path: Path, witness: Path) -> subprocess.CompletedProcess[str]:
     """`odometer serve`, of which it is expected that it ends by itself."""
-    command = [sys.executable, str(ROOT / "privacy_odometer.py"), "serve", "--port", "0"]
+    command = [sys.executable, "-m", "privacy_odometer", "serve", "--port", "0"]
     command += ["--store", f"sqlite:///{path}", "--witness", str(witness)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -144,7 +144,7 @@ def test_api_keys_that_went_back_are_not_served(path: Path, witness: Path) -> No
         pass
     mine = FileWitness(witness, f"sqlite:///{path}")
     known = mine.read()["~keys"]
-    mine.append({"~keys": Sighting(known.first, Seen(Head(known.seen.head.sequence + 1, "ab" * 32)))})
+    mine.append({"~keys": Sighting(known.first, KnownHead(Head(known.seen.head.sequence + 1, "ab" * 32)))})
     ended = serve(path, witness)
     assert ended.returncode == 3
     assert "entries of the API keys" in ended.stderr
@@ -155,7 +155,7 @@ def test_a_dataset_that_is_gone_altogether_is_not_made_anew(path: Path, witness:
     with served(path, witness) as running:
         running.open("kept")
         admin = running.admin
-    gone = Sighting("cd" * 32, Seen(Head(5, "ab" * 32)))
+    gone = Sighting("cd" * 32, KnownHead(Head(5, "ab" * 32)))
     FileWitness(witness, f"sqlite:///{path}").append({"d": gone})
     with served(path, witness) as running:
         made = running.ask("POST", "/v1/datasets", admin, json=dataset_document("d"))
@@ -215,7 +215,7 @@ def test_what_is_beside_the_ledger_is_no_witness(path: Path, caplog: pytest.LogC
 def _append(path: Path, process: int) -> None:
     mine = FileWitness(path, "sqlite:///x")
     for number in range(1, 101):
-        mine.append({f"d{process}": Sighting("f", Seen(Head(number, f"{number:064}")))})
+        mine.append({f"d{process}": Sighting("f", KnownHead(Head(number, f"{number:064}")))})
 
 
 def test_several_processes_share_one(tmp_path: Path) -> None:
@@ -236,18 +236,18 @@ def test_one_that_lags_takes_nothing_back(tmp_path: Path) -> None:
     """Of two workers the slower one says less, later."""
     mine = FileWitness(tmp_path / "w", "sqlite:///x")
     for number in (3, 2):
-        mine.append({"d": Sighting("f", Seen(Head(number, "a")))})
+        mine.append({"d": Sighting("f", KnownHead(Head(number, "a")))})
     assert mine.read()["d"].seen.head.sequence == 3
 
 
 def test_it_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written anew with the last of each stream, and with what people decided."""
-    monkeypatch.setattr("accountant.witness.BYTES_MAX", 4096)
+    monkeypatch.setattr("odometer_accountant.writer.witness.BYTES_MAX", 4096)
     mine = FileWitness(tmp_path / "w", "sqlite:///x")
-    mine.append({"gone": Sighting("f", Seen(Head(1, "a")))})
+    mine.append({"gone": Sighting("f", KnownHead(Head(1, "a")))})
     mine.accept("gone", "of a test", "2026-03-02")
     for number in range(1, 300):
-        mine.append({"d": Sighting("f", Seen(Head(number, "a" * 64)))})
+        mine.append({"d": Sighting("f", KnownHead(Head(number, "a" * 64)))})
     assert (tmp_path / "w").stat().st_size < 2 * 4096 + 400
     assert {stream: one.seen.head.sequence for stream, one in mine.read().items()} == {"d": 299}
     assert b'"accepted":"of a test"' in (tmp_path / "w").read_bytes()
@@ -255,10 +255,10 @@ def test_it_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_line_that_was_cut_off_costs_itself_alone(tmp_path: Path) -> None:
     mine = FileWitness(tmp_path / "w", "sqlite:///x")
-    mine.append({"d": Sighting("f", Seen(Head(1, "a")))})
+    mine.append({"d": Sighting("f", KnownHead(Head(1, "a")))})
     with (tmp_path / "w").open("ab") as file:
         file.write(b'{"ledger":"sqli')
-    mine.append({"e": Sighting("f", Seen(Head(2, "b")))})
+    mine.append({"e": Sighting("f", KnownHead(Head(2, "b")))})
     assert sorted(mine.read()) == ["d", "e"]
     assert json.loads((tmp_path / "w").read_bytes().splitlines()[0])["stream"] == "d"
 

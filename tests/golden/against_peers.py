@@ -23,9 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from accountant import odometer
-from accountant.grid import GRID_V1, Grid
-from accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.numerics.grid import GRID_V1, Grid
+from odometer_accountant.queries import readings
 from tests.support import oracles, peers
 from tests.support.peers import Pair
 
@@ -274,7 +274,7 @@ def _judge_epsilon(pair: Pair, document: Document, rng: np.random.Generator, res
     assert pair.epsilon is not None
     delta = float(10 ** rng.uniform(-10, -2))
     loss = ANY_MECHANISM.validate_python(document).curve(GRID_V1).times(1)
-    ours = odometer.fixed_plan(loss, delta).value
+    ours = readings.fixed_plan(loss, delta).value
     with peers.quiet():
         theirs = pair.epsilon(document, delta)
     result.points += 1

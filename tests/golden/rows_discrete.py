@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accountant import conversions
-from accountant.grid import GRID_V1
-from accountant.loss import total
-from accountant.mechanisms import ANY_MECHANISM
-from accountant.mechanisms.training import TreeAggregation
-from accountant.participation import squared_sensitivity
-from accountant.renyi_discrete import skellam
+from odometer_accountant.curves.integer_noise import skellam
+from odometer_accountant.curves.tree_sensitivity import squared_sensitivity
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms.training import TreeAggregation
+from odometer_accountant.numerics import conversions
+from odometer_accountant.numerics.grid import GRID_V1
+from odometer_accountant.numerics.loss import total
 
 Row = dict[str, Any]
 

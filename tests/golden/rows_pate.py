@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accountant import pate
+from odometer_client.queries import pate_votes
 
 Row = dict[str, Any]
 
@@ -18,24 +18,24 @@ def near(row: Row, value: float) -> None:
 def gnmax(row: Row) -> None:
     """From the votes, by their own bound on q."""
     params = row["params"]
-    log_q = pate.log_q_gaussian(params["votes"], params["sigma"])
+    log_q = pate_votes.log_q_gaussian(params["votes"], params["sigma"])
     assert log_q == pytest.approx(params["log_q"], rel=1e-10)
-    near(row, float(pate.gnmax_rdp(log_q, params["sigma"], params["order"])))
+    near(row, float(pate_votes.gnmax_rdp(log_q, params["sigma"], params["order"])))
 
 
 def threshold(row: Row) -> None:
     """The check moves by one vote, not by two counts."""
     params = row["params"]
-    log_q = pate.log_q_threshold(params["votes"], params["threshold"], params["sigma"])
-    near(row, float(pate.threshold_rdp(log_q, params["sigma"], params["order"])))
+    log_q = pate_votes.log_q_threshold(params["votes"], params["threshold"], params["sigma"])
+    near(row, float(pate_votes.threshold_rdp(log_q, params["sigma"], params["order"])))
 
 
 def smooth_release(row: Row) -> None:
     """The published bound comes out, and what is charged is the larger true divergence of the two normals."""
     params = row["params"]
     order, beta, noise = params["order"], params["beta"], params["sigma"]
-    near(row, pate.smooth_release_published(order, beta, noise))
-    assert pate.smooth_release_rdp(order, beta, noise) > row["expected"]
+    near(row, pate_votes.smooth_release_published(order, beta, noise))
+    assert pate_votes.smooth_release_rdp(order, beta, noise) > row["expected"]
 
 
 BY_ID: dict[str, Callable[[Row], None]] = {"pate-thr-dd": threshold}

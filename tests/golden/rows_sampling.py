@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from accountant import conversions
-from accountant.grid import GRID_V1, Grid
-from accountant.loss import Curve
-from accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.numerics import conversions
+from odometer_accountant.numerics.grid import GRID_V1, Grid
+from odometer_accountant.numerics.loss import Curve
 
 Row = dict[str, Any]
 FINE = Grid(

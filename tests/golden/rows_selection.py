@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from accountant.grid import Grid
-from accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.numerics.grid import Grid
 
 Row = dict[str, Any]
 

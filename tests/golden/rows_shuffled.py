@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accountant.mechanisms.shuffled import Shuffled
+from odometer_accountant.mechanisms.shuffled import Shuffled
 
 Row = dict[str, Any]
 

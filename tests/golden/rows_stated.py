@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from accountant import conversions
-from accountant.grid import GRID_V1
-from accountant.loss import Loss
-from accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.numerics import conversions
+from odometer_accountant.numerics.grid import GRID_V1
+from odometer_accountant.numerics.loss import Loss
 
 Row = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from accountant.mechanisms import Mechanism
+from odometer_accountant.mechanisms import Mechanism
 from tests.golden.test_vectors import LEFT_OUT, ROWS, handler
 
 HERE = Path(__file__).parent

@@ -11,11 +11,12 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from accountant import conversions, weights
-from accountant.budgets import ApproximateBudget, Charge
-from accountant.grid import GRID_V1
-from accountant.loss import Loss, total
-from accountant.mixture import Mixture
+from odometer_accountant.budgets.kinds import ApproximateBudget
+from odometer_accountant.mechanisms.charge import Charge
+from odometer_accountant.numerics import conversions, prior
+from odometer_accountant.numerics.grid import GRID_V1
+from odometer_accountant.numerics.loss import Loss, total
+from odometer_accountant.numerics.mixture import Mixture
 from tests.support.oracles import DIGITS, TrueMixture
 
 Row = dict[str, Any]
@@ -42,12 +43,11 @@ def totals(row: Row) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def reading(row: Row) -> Mixture:
-    return Mixture(GRID_V1, weights.reading_prior(GRID_V1), row["delta_mix"])
+    return Mixture(GRID_V1, prior.reading_prior(GRID_V1), row["delta_mix"])
 
 
 def default(row: Row, epsilon: float) -> Mixture:
-    prior = weights.default_prior(GRID_V1, epsilon, row["delta_mix"])
-    return Mixture(GRID_V1, prior, row["delta_mix"])
+    return Mixture(GRID_V1, prior.default_prior(GRID_V1, epsilon, row["delta_mix"]), row["delta_mix"])
 
 
 def as_loss(row: Row) -> Loss:
@@ -107,9 +107,9 @@ def test_running_readings(row: Row) -> None:
 def test_named_workload(row: Row) -> None:
     """A budget that names the plan focuses on the row's order and admits from the row's epsilon on."""
     workload, delta = as_loss(row), row["delta_mix"]
-    order = GRID_V1.orders[weights.workload_order(GRID_V1, workload, delta)]
+    order = GRID_V1.orders[prior.workload_order(GRID_V1, workload, delta)]
     assert order == row["named_workload_order"]
-    mixture = Mixture(GRID_V1, weights.workload_prior(GRID_V1, workload, delta), delta)
+    mixture = Mixture(GRID_V1, prior.workload_prior(GRID_V1, workload, delta), delta)
     assert_refusing_side(mixture.if_stopped_now(totals(row)), row["named_workload_eps"])
 
 
@@ -130,12 +130,12 @@ def test_least_default_budget(row: Row) -> None:
 def test_focus_and_weights(row: Row) -> None:
     """The focus order; the weights, rounded down, never above 1 in total."""
     budget, delta = row["budget"], row["delta_mix"]
-    assert weights.focus_order(budget["eps"], delta) == pytest.approx(budget["focus_order"], rel=1e-9)
-    prior = weights.default_prior(GRID_V1, budget["eps"], delta)
-    heads = [weight / weights.WEIGHT_UNIT for weight in prior[: len(budget["weights_head"])]]
+    assert prior.focus_order(budget["eps"], delta) == pytest.approx(budget["focus_order"], rel=1e-9)
+    weights = prior.default_prior(GRID_V1, budget["eps"], delta)
+    heads = [weight / prior.WEIGHT_UNIT for weight in weights[: len(budget["weights_head"])]]
     assert heads == pytest.approx(budget["weights_head"], rel=1e-9)
-    assert 0 <= budget["weights_sum"] - sum(prior) / weights.WEIGHT_UNIT <= 1e-15 * len(prior)
-    assert sum(prior) <= weights.WEIGHT_UNIT
+    assert 0 <= budget["weights_sum"] - sum(weights) / prior.WEIGHT_UNIT <= 1e-15 * len(weights)
+    assert sum(weights) <= prior.WEIGHT_UNIT
 
 
 @each_row
@@ -169,9 +169,9 @@ def test_at_fifty_digits(row: Row) -> None:
     with mp.workdps(DIGITS):
         for mixture in (
             reading(row),
-            Mixture(GRID_V1, weights.workload_prior(GRID_V1, as_loss(row), delta), delta),
+            Mixture(GRID_V1, prior.workload_prior(GRID_V1, as_loss(row), delta), delta),
         ):
-            stored = [Fraction(weight, weights.WEIGHT_UNIT) for weight in mixture.weights]
+            stored = [Fraction(weight, prior.WEIGHT_UNIT) for weight in mixture.weights]
             truth = TrueMixture(stored, orders, losses)
             goal, lower = mp.log(mp.mpf(delta)), mp.mpf(1) - mp.mpf(ABOVE)
             stopped, always = (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 FILE = Path(__file__).parent / "ledger" / "grid_2.json"
 OPENED: dict[str, Any] = {

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from accountant.errors import NameTaken
-from accountant.importing import Import
-from accountant.moving import export
-from accountant.principals import KEY_ENTRIES
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
-from api.auth import STREAM, KeyRing, Role
+from odometer_accountant.errors import NameTaken
+from odometer_accountant.ledger.principals import KEY_ENTRIES
+from odometer_accountant.service.api_keys import STREAM, KeyRing, Role
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.transfer.export import export
+from odometer_accountant.transfer.import_ import Import
+from odometer_accountant.verify.walk import verify
 from tests.golden.ledger.drive_keys import dump, run
 from tests.golden.ledger.opened import lines, restore
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from accountant.entries import LATEST, canonical, entry_hash
-from accountant.errors import UpgradeNeeded
-from accountant.ledger import apply, fold
-from accountant.service import Accountant
-from accountant.stores import Head, NewEntry, Store, Write
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
-from api.auth import KeyRing
+from odometer_accountant.errors import UpgradeNeeded
+from odometer_accountant.ledger.entries import LATEST, canonical, entry_hash
+from odometer_accountant.ledger.state import apply, fold
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.api_keys import KeyRing
+from odometer_accountant.stores import Head, NewEntry, Store, Write
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 from tests.golden.ledger.drive import ADA, CALLERS, GAUSSIAN, Clock
 from tests.golden.ledger.opened import calls, lines, restore
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountant import renyi_local
-from accountant.grid import GRID_V1
-from accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.curves import local_bits
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.numerics.grid import GRID_V1
 
 
 def curve_of(kind: str, **fields: Any) -> list[float]:
@@ -54,7 +54,7 @@ def test_the_pure_loss_of_bits_is_never_below_the_truth() -> None:
     for _ in range(200):
         a, b = sorted(Fraction(repr(float(10 ** -rng.uniform(0, 9)))) for _ in "pq")
         with mp.workdps(60):
-            exact, ours = log_odds(b, a), renyi_local.log_odds(b, a)
+            exact, ours = log_odds(b, a), local_bits.log_odds(b, a)
             assert exact <= ours <= exact * (1 + mp.mpf(10) ** -13)
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from accountant import pate
-from accountant.grid import GRID_V1
-from accountant.mechanisms import ANY_MECHANISM
-from accountant.mechanisms.noise import LEAST_NOISE_MULTIPLIER
-from accountant.mechanisms.pate import PateGnmax, PateLnmax
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms.noise import LEAST_NOISE_MULTIPLIER
+from odometer_accountant.mechanisms.pate import PateGnmax, PateLnmax
+from odometer_accountant.numerics.grid import GRID_V1
 from odometer_client.holds import sanitised_body
 from odometer_client.mechanisms import RenyiCurve
+from odometer_client.queries import pate_votes
 
 ORDERS = [float(order) for order in GRID_V1.exact_orders]
 
@@ -104,12 +104,12 @@ def test_one_of_two_ways_to_say_the_noise() -> None:
 def test_no_gnmax_figure_is_below_the_true_divergence(votes: list[int], deviation: float) -> None:
     """Of the answer, against every neighbour: with the votes and without."""
     true = answers(votes, "gaussian", deviation)
-    log_q = pate.log_q_gaussian(votes, deviation)
+    log_q = pate_votes.log_q_gaussian(votes, deviation)
     assert 1 - true.max() <= math.exp(log_q) + 1e-9
     for other in neighbours(votes):
         for order in (1.5, 3.0, 8.0):
             exact = divergence(true, answers(other, "gaussian", deviation), order)
-            assert exact <= float(pate.gnmax_rdp(log_q, deviation, order)) + 1e-9
+            assert exact <= float(pate_votes.gnmax_rdp(log_q, deviation, order)) + 1e-9
             document = {"kind": "pate_gnmax", "standard_deviation_of_counts": deviation}
             assert exact <= at(document, order) + 1e-9
 
@@ -119,12 +119,12 @@ def test_no_gnmax_figure_is_below_the_true_divergence(votes: list[int], deviatio
 def test_no_lnmax_figure_is_below_the_true_divergence(votes: list[int], gamma: float) -> None:
     """Of the answer, against every neighbour: with the votes (Theorem 3) and without (2γ)."""
     true = answers(votes, "laplace", gamma)
-    log_q = pate.log_q_laplace(votes, gamma)
+    log_q = pate_votes.log_q_laplace(votes, gamma)
     assert 1 - true.max() <= math.exp(log_q) + 1e-9
     for other in neighbours(votes):
         for order in (1.5, 3.0, 8.0):
             exact = divergence(true, answers(other, "laplace", gamma), order)
-            assert exact <= float(pate.lnmax_rdp(log_q, gamma, order)) + 1e-9
+            assert exact <= float(pate_votes.lnmax_rdp(log_q, gamma, order)) + 1e-9
             assert exact <= at({"kind": "pate_lnmax", "gamma": gamma}, order) + 1e-9
 
 
@@ -150,18 +150,18 @@ def test_telling_a_figure_is_charged_at_the_worst_pair(
         middle, width = (1 - order) * mean / narrow**2 / spread, 1 / mp.sqrt(spread)
         points = [middle + width * step for step in (-30, -10, -3, 0, 3, 10, 30)]
         true = mp.log(mp.quad(density, points)) / (order - 1)
-    found = pate.smooth_release_rdp(order, beta, noise, quantile)
+    found = pate_votes.smooth_release_rdp(order, beta, noise, quantile)
     assert true <= found <= true * (1 + 1e-6)
     if order == 14:
-        assert pate.smooth_release_published(order, beta, noise) < true
+        assert pate_votes.smooth_release_published(order, beta, noise) < true
 
 
 def test_telling_has_no_bound_where_the_noise_may_differ_too_much() -> None:
     """e^{2β} < α/(α−1) is needed: else the wider normal outweighs the narrower one."""
     beta = 0.05
     last = 1 / math.expm1(2 * beta) + 1
-    assert math.isfinite(pate.smooth_release_rdp(last - 1e-6, beta, 5.0))
-    assert pate.smooth_release_rdp(last + 1e-6, beta, 5.0) == math.inf
+    assert math.isfinite(pate_votes.smooth_release_rdp(last - 1e-6, beta, 5.0))
+    assert pate_votes.smooth_release_rdp(last + 1e-6, beta, 5.0) == math.inf
 
 
 # -- sensitivity ---------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_the_smooth_sensitivity_is_one(noise: Any, scale: float, order: float) -
     """On all histograms: no neighbour's total differs by more, and it falls by at most e^β a teacher."""
     beta, teachers = 0.1, 9
     found = {
-        votes: pate.total_and_sensitivity(np.array([votes, votes]), noise, scale, teachers, order, beta)
+        votes: pate_votes.total_and_sensitivity(np.array([votes, votes]), noise, scale, teachers, order, beta)
         for votes in histograms(teachers, 3)
     }
     for votes, (total, smooth) in found.items():
@@ -191,12 +191,12 @@ def test_the_smooth_sensitivity_is_one(noise: Any, scale: float, order: float) -
 def test_the_total_is_above_the_figures_of_its_queries(noise: Any, scale: float) -> None:
     """The step function that is told is a bound on each query's own figure, within a cell."""
     for votes in histograms(9, 3):
-        total, _ = pate.total_and_sensitivity(np.array([votes]), noise, scale, 9, 4.0, 0.1)
+        total, _ = pate_votes.total_and_sensitivity(np.array([votes]), noise, scale, 9, 4.0, 0.1)
         if noise == "gaussian":
-            raw = float(pate.gnmax_rdp(pate.log_q_gaussian(votes, scale), scale, 4.0))
+            raw = float(pate_votes.gnmax_rdp(pate_votes.log_q_gaussian(votes, scale), scale, 4.0))
         else:
-            raw = float(pate.lnmax_rdp(pate.log_q_laplace(votes, scale), scale, 4.0))
-        assert total >= raw or pate.gnmax_rdp(-1e-9, scale, 4.0) <= total * (1 + 1e-9)
+            raw = float(pate_votes.lnmax_rdp(pate_votes.log_q_laplace(votes, scale), scale, 4.0))
+        assert total >= raw or pate_votes.gnmax_rdp(-1e-9, scale, 4.0) <= total * (1 + 1e-9)
 
 
 def test_local_sensitivities_are_not_below_the_published_ones() -> None:
@@ -205,7 +205,7 @@ def test_local_sensitivities_are_not_below_the_published_ones() -> None:
     Ours needs no condition on the shape of the bound, and is therefore another one, above it.
     """
     published = [3.13503646e-17, 1.6017828e-08, 0.00590681786]
-    ours = pate.local_sensitivities([10, 0, 0], "gaussian", 0.5, 10, 1.5)
+    ours = pate_votes.local_sensitivities([10, 0, 0], "gaussian", 0.5, 10, 1.5)
     assert np.all(ours[:3] >= published)
     assert ours[0] < 1e-14
     assert ours[-1] <= 1.5 / 0.5**2
@@ -214,14 +214,16 @@ def test_local_sensitivities_are_not_below_the_published_ones() -> None:
 # -- the sanitised figure ------------------------------------------------------------------------------------
 
 
-PLAN = pate.Plan(orders=(2.0, 4.0), failure_probability=0.2, beta=0.05, noise=3.0)
+PLAN = pate_votes.Plan(orders=(2.0, 4.0), failure_probability=0.2, beta=0.05, noise=3.0)
 
 
 def test_a_told_figure_is_too_low_no_more_often_than_it_says() -> None:
     """At any of its orders; 400 tellings, with a fifth allowed to fail."""
     votes = np.array([[180, 15, 5]] * 30)
-    true = [pate.total_and_sensitivity(votes, "gaussian", 20.0, 200, o, PLAN.beta)[0] for o in PLAN.orders]
-    told = [pate.sanitise(votes, "gaussian", 20.0, 200, PLAN).epsilons for _ in range(400)]
+    true = [
+        pate_votes.total_and_sensitivity(votes, "gaussian", 20.0, 200, o, PLAN.beta)[0] for o in PLAN.orders
+    ]
+    told = [pate_votes.sanitise(votes, "gaussian", 20.0, 200, PLAN).epsilons for _ in range(400)]
     failed = sum(any(t < f for t, f in zip(one, true, strict=True)) for one in told)
     assert failed <= 400 * 0.2 + 5 * math.sqrt(400 * 0.2 * 0.8)
     assert all(list(one) == sorted(one) for one in told)
@@ -232,7 +234,7 @@ def test_the_charge_of_telling_counts_every_order_that_is_told() -> None:
     document = PLAN.charge(ORDERS)
     ANY_MECHANISM.validate_python(document)
     quantile = float(stats.norm.isf(0.1))
-    one = pate.smooth_release_rdp(4.0, PLAN.beta, PLAN.noise, quantile)
+    one = pate_votes.smooth_release_rdp(4.0, PLAN.beta, PLAN.noise, quantile)
     epsilons = dict(zip(document["orders"], document["epsilons"], strict=True))  # type: ignore[call-overload]
     assert epsilons[4.0] == pytest.approx(2 * one, rel=1e-6)
     assert max(epsilons) < 1 / math.expm1(2 * PLAN.beta) + 1
@@ -244,14 +246,16 @@ def test_the_charge_of_telling_counts_every_order_that_is_told() -> None:
 def test_what_are_no_votes_is_refused(votes: Any) -> None:
     """More than the teachers, parts of a vote, negative ones, no labels."""
     with pytest.raises(ValueError, match="votes"):
-        pate.sanitise(votes, "gaussian", 1.0, 10, PLAN)
+        pate_votes.sanitise(votes, "gaussian", 1.0, 10, PLAN)
 
 
 ROWS = np.array([[180, 15, 5]] * 3)
 WITH_NOISE: dict[str, Any] = {
-    "sanitise": lambda noise, scale: pate.sanitise(ROWS, noise, scale, 200, PLAN),
-    "total_and_sensitivity": lambda noise, scale: pate.total_and_sensitivity(ROWS, noise, scale, 200, 4, 0.1),
-    "local_sensitivities": lambda noise, scale: pate.local_sensitivities([5, 3], noise, scale, 8, 4.0),
+    "sanitise": lambda noise, scale: pate_votes.sanitise(ROWS, noise, scale, 200, PLAN),
+    "total_and_sensitivity": lambda noise, scale: pate_votes.total_and_sensitivity(
+        ROWS, noise, scale, 200, 4, 0.1
+    ),
+    "local_sensitivities": lambda noise, scale: pate_votes.local_sensitivities([5, 3], noise, scale, 8, 4.0),
 }
 
 
@@ -275,38 +279,38 @@ def test_the_scale_is_in_the_range_of_its_noise(function: Any, scale: float) -> 
 def test_the_ranges_are_those_of_the_charges() -> None:
     """What can be held can be told of: a check of Confident-GNMax, and γ of LNMax."""
     gnmax, lnmax = PateGnmax.model_json_schema(), PateLnmax.model_json_schema()["properties"]["gamma"]
-    assert (lnmax["minimum"], lnmax["maximum"]) == pate.GAMMA
+    assert (lnmax["minimum"], lnmax["maximum"]) == pate_votes.GAMMA
     sigma = gnmax["properties"]["standard_deviation_of_counts"]["anyOf"][0]
-    assert (LEAST_NOISE_MULTIPLIER, sigma["maximum"]) == pate.DEVIATION
+    assert (LEAST_NOISE_MULTIPLIER, sigma["maximum"]) == pate_votes.DEVIATION
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, math.nan, math.inf])
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: pate.log_q_gaussian([5, 3], x),
-        lambda x: pate.log_q_laplace([5, 3], x),
-        lambda x: pate.log_q_threshold([5, 3], 4, x),
-        lambda x: pate.gnmax_rdp(-3.0, x, 4.0),
-        lambda x: pate.gnmax_rdp(-3.0, 20.0, x),
-        lambda x: pate.threshold_rdp(-3.0, x, 4.0),
-        lambda x: pate.threshold_rdp(-3.0, 20.0, x),
-        lambda x: pate.lnmax_rdp(-3.0, x, 4.0),
-        lambda x: pate.lnmax_rdp(-3.0, 0.1, x),
-        lambda x: pate.Plan(orders=(x,), failure_probability=0.2, beta=0.05, noise=3.0),
-        lambda x: pate.Plan(orders=(2.0,), failure_probability=x, beta=0.05, noise=3.0),
-        lambda x: pate.Plan(orders=(2.0,), failure_probability=0.2, beta=x, noise=3.0),
-        lambda x: pate.Plan(orders=(2.0,), failure_probability=0.2, beta=0.05, noise=x),
-        lambda x: pate.smooth_release_rdp(x, 0.05, 3.0),
-        lambda x: pate.smooth_release_rdp(4.0, x, 3.0),
-        lambda x: pate.smooth_release_rdp(4.0, 0.05, x),
-        lambda x: pate.smooth_release_published(4.0, x, 3.0),
-        lambda x: pate.smooth_release_published(4.0, 0.05, x),
-        lambda x: pate.total_and_sensitivity(ROWS, "gaussian", 20.0, 200, x, 0.1),
-        lambda x: pate.total_and_sensitivity(ROWS, "gaussian", 20.0, 200, 4.0, x),
-        lambda x: pate.total_and_sensitivity(ROWS, "gaussian", 20.0, x, 4.0, 0.1),
-        lambda x: pate.local_sensitivities([5, 3], "laplace", 0.1, x, 4.0),
-        lambda x: pate.local_sensitivities([5, 3], "laplace", 0.1, 8, x),
+        lambda x: pate_votes.log_q_gaussian([5, 3], x),
+        lambda x: pate_votes.log_q_laplace([5, 3], x),
+        lambda x: pate_votes.log_q_threshold([5, 3], 4, x),
+        lambda x: pate_votes.gnmax_rdp(-3.0, x, 4.0),
+        lambda x: pate_votes.gnmax_rdp(-3.0, 20.0, x),
+        lambda x: pate_votes.threshold_rdp(-3.0, x, 4.0),
+        lambda x: pate_votes.threshold_rdp(-3.0, 20.0, x),
+        lambda x: pate_votes.lnmax_rdp(-3.0, x, 4.0),
+        lambda x: pate_votes.lnmax_rdp(-3.0, 0.1, x),
+        lambda x: pate_votes.Plan(orders=(x,), failure_probability=0.2, beta=0.05, noise=3.0),
+        lambda x: pate_votes.Plan(orders=(2.0,), failure_probability=x, beta=0.05, noise=3.0),
+        lambda x: pate_votes.Plan(orders=(2.0,), failure_probability=0.2, beta=x, noise=3.0),
+        lambda x: pate_votes.Plan(orders=(2.0,), failure_probability=0.2, beta=0.05, noise=x),
+        lambda x: pate_votes.smooth_release_rdp(x, 0.05, 3.0),
+        lambda x: pate_votes.smooth_release_rdp(4.0, x, 3.0),
+        lambda x: pate_votes.smooth_release_rdp(4.0, 0.05, x),
+        lambda x: pate_votes.smooth_release_published(4.0, x, 3.0),
+        lambda x: pate_votes.smooth_release_published(4.0, 0.05, x),
+        lambda x: pate_votes.total_and_sensitivity(ROWS, "gaussian", 20.0, 200, x, 0.1),
+        lambda x: pate_votes.total_and_sensitivity(ROWS, "gaussian", 20.0, 200, 4.0, x),
+        lambda x: pate_votes.total_and_sensitivity(ROWS, "gaussian", 20.0, x, 4.0, 0.1),
+        lambda x: pate_votes.local_sensitivities([5, 3], "laplace", 0.1, x, 4.0),
+        lambda x: pate_votes.local_sensitivities([5, 3], "laplace", 0.1, 8, x),
     ],
 )
 def test_what_is_out_of_range_is_refused_by_name(call: Any, wrong: float) -> None:
@@ -317,7 +321,7 @@ def test_what_is_out_of_range_is_refused_by_name(call: Any, wrong: float) -> Non
 
 @pytest.mark.parametrize("wrong", [0.05, math.nan])
 def test_a_probability_in_the_place_of_its_logarithm_is_refused(wrong: float) -> None:
-    for figure in (pate.gnmax_rdp, pate.threshold_rdp, pate.lnmax_rdp):
+    for figure in (pate_votes.gnmax_rdp, pate_votes.threshold_rdp, pate_votes.lnmax_rdp):
         with pytest.raises(ValueError, match="logarithm"):
             figure(np.array([-3.0, wrong]), 1.0, 4.0)
 
@@ -325,25 +329,25 @@ def test_a_probability_in_the_place_of_its_logarithm_is_refused(wrong: float) ->
 @pytest.mark.parametrize("votes", [[math.nan, 1], [-1, 2], [5], [math.inf, 1]])
 def test_what_is_no_querys_count_is_refused(votes: Any) -> None:
     with pytest.raises(ValueError, match="votes"):
-        pate.log_q_gaussian(votes, 1.0)
+        pate_votes.log_q_gaussian(votes, 1.0)
     with pytest.raises(ValueError, match="votes"):
-        pate.log_q_laplace(votes, 1.0)
+        pate_votes.log_q_laplace(votes, 1.0)
     with pytest.raises(ValueError, match="votes"):
-        pate.log_q_threshold(votes, 3.0, 1.0)
+        pate_votes.log_q_threshold(votes, 3.0, 1.0)
 
 
 def test_a_plan_that_fails_more_often_than_not_is_not_cheaper_for_it() -> None:
     """Its quantile is below 0: the mean moves the other way, as far."""
     for quantile in (0.3, 1.28):
-        up, down = (pate.smooth_release_rdp(4.0, 0.05, 3.0, sign * quantile) for sign in (1, -1))
-        assert up == down > pate.smooth_release_rdp(4.0, 0.05, 3.0)
+        up, down = (pate_votes.smooth_release_rdp(4.0, 0.05, 3.0, sign * quantile) for sign in (1, -1))
+        assert up == down > pate_votes.smooth_release_rdp(4.0, 0.05, 3.0)
 
 
 def test_the_raw_figure_is_not_sent() -> None:
     """The library opens nothing and knows no client; the client's helper takes curves and nothing else."""
     modules = {
         name.name.split(".")[0]
-        for node in ast.walk(ast.parse(Path(inspect.getfile(pate)).read_text("utf-8")))
+        for node in ast.walk(ast.parse(Path(inspect.getfile(pate_votes)).read_text("utf-8")))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
     }

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accountant.grid import GRID_V1
-from accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.numerics.grid import GRID_V1
 
 ORDERS = GRID_V1.orders
 Array = np.ndarray[Any, np.dtype[np.float64]]

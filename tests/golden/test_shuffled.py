@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accountant.grid import GRID_V1
-from accountant.mechanisms.shuffled import Shuffled
+from odometer_accountant.mechanisms.shuffled import Shuffled
+from odometer_accountant.numerics.grid import GRID_V1
 
 
 def epsilon_of(epsilon0: float, n: int, delta: float) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountant.grid import GRID_V1, Grid
-from accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.numerics.grid import GRID_V1, Grid
 
 ORDERS = GRID_V1.orders
 GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 5.0}

@@ -17,13 +17,16 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountant import conversions, odometer, rules
-from accountant.budgets import Charge, PureBudget
-from accountant.grid import GRID_V1, Grid
-from accountant.loss import Loss, total
-from accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
-from accountant.mechanisms.noise import Gaussian
-from accountant.mechanisms.sampling import PoissonSubsampled
+from odometer_accountant.budgets import filters
+from odometer_accountant.budgets.kinds import PureBudget
+from odometer_accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
+from odometer_accountant.mechanisms.charge import Charge
+from odometer_accountant.mechanisms.noise import Gaussian
+from odometer_accountant.mechanisms.sampling import PoissonSubsampled
+from odometer_accountant.numerics import conversions
+from odometer_accountant.numerics.grid import GRID_V1, Grid
+from odometer_accountant.numerics.loss import Loss, total
+from odometer_accountant.queries import readings
 
 Row = dict[str, Any]
 ROWS: dict[str, Row] = {
@@ -142,7 +145,7 @@ def gaussian_rdp(row: Row) -> None:
 
 def gaussian_mu(params: dict[str, Any]) -> float:
     loss = gaussian(params["sigma"]).curve(GRID_V1).times(params.get("steps", 1))
-    return rules.root_up(loss.amount(GRID_V1.mu_squared))
+    return filters.root_up(loss.amount(GRID_V1.mu_squared))
 
 
 def gaussian_delta(row: Row) -> None:
@@ -217,7 +220,7 @@ def stated_curve(row: Row) -> None:
     grid = named_grid(params["orders"])
     document = {"orders": list(grid.orders), "epsilons": [params["rdp"]] * grid.n_orders}
     loss = mechanism(kind="renyi_curve", **document).curve(grid).times(1)
-    check(row, odometer.fixed_plan(loss, params["delta"]).value or 0.0)
+    check(row, readings.fixed_plan(loss, params["delta"]).value or 0.0)
 
 
 def response(params: dict[str, Any], grid: Grid) -> Loss:
@@ -254,7 +257,7 @@ def response_pure(row: Row) -> None:
 def response_mu(row: Row) -> None:
     for redrawn, expected in zip(row["params"]["noise_parameter"], row["expected"], strict=True):
         loss = response({"buckets": 2, "noise_parameter": redrawn}, GRID_V1)
-        assert rules.root_up(loss.amount(GRID_V1.mu_squared)) == pytest.approx(
+        assert filters.root_up(loss.amount(GRID_V1.mu_squared)) == pytest.approx(
             expected, rel=row["tolerance"]["rel"]
         )
 
@@ -354,7 +357,7 @@ def nothing_lost(row: Row) -> None:
     loss = Loss.zero(GRID_V1)
     if params.get("steps", 1):
         loss = sampled(params["q"], params["sigma"]).curve(GRID_V1).times(1)
-    check(row, odometer.fixed_plan(loss, params["delta"]).value or 0.0)
+    check(row, readings.fixed_plan(loss, params["delta"]).value or 0.0)
 
 
 def near_order_one(row: Row) -> None:
@@ -490,7 +493,7 @@ def test_the_edge_of_the_grid_is_said(name: str, which: str | None) -> None:
         )
     else:
         loss = training(params, grid)
-    warnings = odometer.fixed_plan(loss, params["delta"]).warnings
+    warnings = readings.fixed_plan(loss, params["delta"]).warnings
     assert [which in warning for warning in warnings] == ([True] if which else []) if which else not warnings
 
 

@@ -13,7 +13,7 @@ from opacus.accountants import RDPAccountant
 from opacus.schedulers import ExponentialNoise
 from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler
 
-from accountant.grid import CURRENT_GRID
+from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_client import BudgetExceeded, Client
 from odometer_client.errors import ReplayedCharge, UnsupportedPlan
 from odometer_client.rates import drawn_rate

@@ -14,11 +14,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from redis.exceptions import RedisError
 
-from accountant.bounds import BODY_MAX
-from accountant.errors import BodyTooLarge, MalformedBody, NotFound, StoreUnavailable, TooManyRequests
-from accountant.stores import open_store
-from api.cli.serve import KEEP_ALIVE_S
-from api.settings import Settings
+from odometer_accountant.bounds import BODY_MAX
+from odometer_accountant.errors import (
+    BodyTooLarge,
+    MalformedBody,
+    NotFound,
+    StoreUnavailable,
+    TooManyRequests,
+)
+from odometer_accountant.stores import open_store
+from privacy_odometer.cli.serve import KEEP_ALIVE_S
+from privacy_odometer.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from accountant.rules import NO_BOUND
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.budgets.filters import NO_BOUND
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 
 @pytest.fixture

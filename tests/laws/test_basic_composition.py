@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from accountant.errors import BudgetExceeded, InvalidRequest
-from accountant.grid import CURRENT_GRID, GRID_V1
-from accountant.loss import Loss
-from accountant.mixture import Mixture
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
-from accountant.weights import default_prior, reading_prior, workload_prior
+from odometer_accountant.errors import BudgetExceeded, InvalidRequest
+from odometer_accountant.numerics.grid import CURRENT_GRID, GRID_V1
+from odometer_accountant.numerics.loss import Loss
+from odometer_accountant.numerics.mixture import Mixture
+from odometer_accountant.numerics.prior import default_prior, reading_prior, workload_prior
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 
 BASIC = {"name": "life", "kind": "approximate", "epsilon": 8, "delta": 1e-5, "delta_add": 1e-5}
 STATED = {"mechanism": {"kind": "approximate", "epsilon": 0.8, "delta": 1e-6}, "count": 1}
@@ -131,7 +131,7 @@ def test_a_mixture_of_no_delta_admits_nothing() -> None:
 
 def test_an_entry_that_says_so_has_format_4_on_an_old_dataset_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier version has no logarithm of 0: it must not read on."""
-    monkeypatch.setattr("accountant.administering.CURRENT_GRID", GRID_V1)
+    monkeypatch.setattr("odometer_accountant.ledger.administration.CURRENT_GRID", GRID_V1)
     with opened({"name": "first", "kind": "pure", "epsilon": 8}) as accountant:
         assert accountant.dataset("d")["grid_version"] == 1
         accountant.add_budget("d", {**BASIC, "delta_add": 0}, "root")

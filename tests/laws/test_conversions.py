@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accountant import conversions
+from odometer_accountant.numerics import conversions
 from tests.support import oracles
 from tests.support.oracles import DIGITS, Real
 

@@ -7,16 +7,23 @@ from typing import Any
 
 import pytest
 
-from accountant import deriving, lineage
-from accountant.commands import Caller
-from accountant.entries import canonical, entry_hash
-from accountant.errors import BodyTooLarge, Forbidden, IdempotencyKeyRequired, InvalidRequest, KeyReused
-from accountant.importing import Import
-from accountant.ledger import fold
-from accountant.moving import export
-from accountant.service import Accountant
-from accountant.stores import EMPTY_HEAD, NewEntry, Write, open_store
-from accountant.verify import verify
+from odometer_accountant.errors import (
+    BodyTooLarge,
+    Forbidden,
+    IdempotencyKeyRequired,
+    InvalidRequest,
+    KeyReused,
+)
+from odometer_accountant.ledger import derived
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.ledger.entries import canonical, entry_hash
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.queries import lineage
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import EMPTY_HEAD, NewEntry, Write, open_store
+from odometer_accountant.transfer.export import export
+from odometer_accountant.transfer.import_ import Import
+from odometer_accountant.verify.walk import verify
 
 LIFE = {"name": "life", "kind": "zcdp", "rho": 5}
 CHARGE = {"mechanism": {"kind": "gaussian", "noise_multiplier": 4.0}, "count": 1}
@@ -181,7 +188,7 @@ def test_a_long_ledger_is_looked_through_in_parts(
 
 
 def test_descent_has_an_end(ledger: Accountant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deriving, "DEPTH_MAX", 3)
+    monkeypatch.setattr(derived, "DEPTH_MAX", 3)
     number = 2
     for index in range(3):
         number = derive(ledger, number, str(index))
@@ -202,7 +209,7 @@ def test_a_parent_that_another_process_wrote_is_found(ledger: Accountant) -> Non
     with Accountant(ledger.store) as other:
         receipt, _ = other.charge("d", CHARGE, "k2", "bob")
         assert derive(ledger, receipt["sequence"], "q") == 5
-        ledger.teller.close()
+        ledger.writer.close()
         ledger.watch.close()
 
 

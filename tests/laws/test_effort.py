@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 from serving import GAUSSIAN, Live, live
 
-from accountant import service as module
-from accountant.effort import EFFORT_MAX, LEAVES, QUICK_MAX, TakesLongError, at_most, check_effort, effort
-from accountant.errors import InvalidRequest, TooMuchToCompute
-from accountant.grid import CURRENT_GRID
-from accountant.mechanisms import ANY_MECHANISM, Mechanism
-from accountant.service import Accountant
+from odometer_accountant.effort import (
+    EFFORT_MAX,
+    LEAVES,
+    QUICK_MAX,
+    TakesLongError,
+    at_most,
+    check_effort,
+    effort,
+)
+from odometer_accountant.errors import InvalidRequest, TooMuchToCompute
+from odometer_accountant.mechanisms import ANY_MECHANISM, Mechanism
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.service import accountant as module
+from odometer_accountant.service.accountant import Accountant
 
 Document = dict[str, Any]
 LEAF = [dict(example) for kind in Mechanism.registry.values() for example in kind.examples]
@@ -156,7 +164,7 @@ def test_what_was_charged_before_there_was_a_bound_is_answered_again(monkeypatch
             {"name": "d", "unit": "p", "adjacency": "add_remove", "delta": 1e-6, "odometer_only": True}, "p"
         )
         first, _ = accountant.charge("d", body, "k", "ann")
-        monkeypatch.setattr("accountant.effort.EFFORT_MAX", 1.0)
+        monkeypatch.setattr("odometer_accountant.effort.EFFORT_MAX", 1.0)
         with at_most(1.0):
             again, replayed = accountant.charge("d", body, "k", "ann")
             assert replayed

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from accountant.errors import BudgetExceeded
-from accountant.grid import CURRENT_GRID, GRID_V1, GRIDS
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
+from odometer_accountant.errors import BudgetExceeded
+from odometer_accountant.numerics.grid import CURRENT_GRID, GRID_V1, GRIDS
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 
 Document = dict[str, Any]
 

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.budgets import ANY_BUDGET, Budget, Charge, split_delta
-from accountant.errors import BudgetExceeded, EditConflict, OdometerError
-from accountant.grid import CURRENT_GRID
-from accountant.loss import total
-from accountant.rounding import decimal
-from accountant.rules import Rule
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.budgets.filters import Filter
+from odometer_accountant.budgets.kinds import ANY_BUDGET, Budget, split_delta
+from odometer_accountant.errors import BudgetExceeded, EditConflict, OdometerError
+from odometer_accountant.mechanisms.charge import Charge
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.numerics.loss import total
+from odometer_accountant.numerics.rounding import decimal
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 Document = dict[str, Any]
 BUDGETS: dict[str, Document] = {
@@ -43,7 +44,7 @@ def test_every_kind_is_here() -> None:
     assert set(BUDGETS) == set(UNITS) == kinds
 
 
-def rule_of(**document: Any) -> Rule:
+def rule_of(**document: Any) -> Filter:
     budget = ANY_BUDGET.validate_python({"name": "b", **document})
     return budget.rule(CURRENT_GRID, budget.fixed(CURRENT_GRID))
 

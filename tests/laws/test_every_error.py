@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from accountant import errors
-from accountant.errors import OdometerError
+from odometer_accountant import errors
+from odometer_accountant.errors import OdometerError
 
 KINDS = errors.registry()
 BASES = (errors.OdometerError, errors.Unsure)

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from accountant.budgets import COUNT_MAX, Budget, Charge
-from accountant.grid import CURRENT_GRID
-from accountant.loss import Loss
-from accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
-from accountant.mechanisms.base import Document as DocumentModel
-from accountant.mechanisms.base import frozen, thawed
+from odometer_accountant.budgets.kinds import Budget
+from odometer_accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
+from odometer_accountant.mechanisms.charge import COUNT_MAX, Charge
+from odometer_accountant.model import Model, floats_to_text, text_to_floats
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.numerics.loss import Loss
 from tests.support import oracles
 from tests.support.kinds import DRAWS, PLACES
 from tests.support.oracles import DIGITS
@@ -174,8 +174,8 @@ def test_it_reads_back(kind: str, data: st.DataObject) -> None:
     document = data.draw(documents(kind))
     mechanism = parse(document)
     assert parse(mechanism.document()) == mechanism
-    kept = frozen(mechanism.document())
-    assert ANY_MECHANISM.validate_python(thawed(json.loads(json.dumps(kept)))) == mechanism
+    kept = floats_to_text(mechanism.document())
+    assert ANY_MECHANISM.validate_python(text_to_floats(json.loads(json.dumps(kept)))) == mechanism
     if kept != mechanism.document():
         with pytest.raises(ValidationError):
             parse(kept)
@@ -370,12 +370,12 @@ def test_the_service_lists_every_mechanism(served: Live) -> None:
 
 def test_a_field_name_holds_numbers_in_every_document_of_a_ledger_or_in_none() -> None:
     """Reading a ledger back goes by the name of a field: it must not mean text elsewhere."""
-    todo: list[type[DocumentModel]] = [Mechanism, Budget, Charge]
+    todo: list[type[Model]] = [Mechanism, Budget, Charge]
     texts = set()
     while todo:
         kind = todo.pop()
         todo.extend(kind.__subclasses__())
         texts.update(name for name, field in kind.model_fields.items() if field.annotation is str)
     assert texts == {"name", "scope", "what"}
-    assert "noise_multiplier" in DocumentModel.numbers
-    assert not texts & DocumentModel.numbers
+    assert "noise_multiplier" in Model.numbers
+    assert not texts & Model.numbers

@@ -12,14 +12,14 @@ import pytest
 from openapi_spec_validator import validate
 from serving import ONE, Live, dataset_document, live
 
-from accountant.bounds import BODY_MAX
-from accountant.commands import FreezeCommand
-from accountant.desk import Waiter
-from accountant.errors import BodyTooLarge, registry
-from accountant.stores import Head
-from api.auth import Role
-from api.incoming import COOKIE
-from api.operations import OPERATIONS, Operation
+from odometer_accountant.bounds import BODY_MAX
+from odometer_accountant.errors import BodyTooLarge, registry
+from odometer_accountant.ledger.commands import FreezeCommand
+from odometer_accountant.service.api_keys import Role
+from odometer_accountant.service.operations import OPERATIONS, Operation
+from odometer_accountant.service.reader import BlockingReply
+from odometer_accountant.stores import Head
+from privacy_odometer.raw_request import COOKIE
 
 SESSION = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
 BUDGET = {"name": "more", "kind": "pure", "epsilon": 3.0}
@@ -136,9 +136,9 @@ def _fresh(service: Live, path: str) -> str:
     if path.endswith(("/derived", "/lineage")):
         _charge(service, name)
     if path.endswith("/unfreeze"):
-        teller = service.app.state.accountant.teller
-        frozen = Waiter()
-        teller.submit(name, FreezeCommand(Head(9, "gone")), frozen, None)
+        writer = service.app.state.accountant.writer
+        frozen = BlockingReply()
+        writer.submit(name, FreezeCommand(Head(9, "gone")), frozen, None)
         frozen.wait()
     return name
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-import accountant.history
-from accountant.grid import CURRENT_GRID, Grid
-from accountant.ledger import entry_losses
-from accountant.loss import Loss
-from accountant.reading import count_entry
-from accountant.rules import if_stopped_now
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+import odometer_accountant.queries.history
+from odometer_accountant.budgets.filters import if_stopped_now
+from odometer_accountant.ledger.snapshot import count_entry
+from odometer_accountant.ledger.state import entry_losses
+from odometer_accountant.numerics.grid import CURRENT_GRID, Grid
+from odometer_accountant.numerics.loss import Loss
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 PARTS = [f"p{number}" for number in range(6)]
 
@@ -116,14 +116,14 @@ def test_each_entry_is_read_once_however_many_partitions_it_names(
     with opened(composition="by_partition", partitions=names) as service:
         for number in range(5):
             service.charge("d", gaussian(3.0, partitions=names), f"c{number}", "x")
-        monkeypatch.setattr(accountant.history, "entry_losses", noted)
+        monkeypatch.setattr(odometer_accountant.queries.history, "entry_losses", noted)
         assert len(shown(service)) == 6
     assert len(read) == 5
 
 
 def test_who_spent_says_when_there_are_more_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that just ends would look complete."""
-    monkeypatch.setattr(accountant.history, "_SCOPES_MAX", 3)
+    monkeypatch.setattr(odometer_accountant.queries.history, "_SCOPES_MAX", 3)
     with opened() as service:
         for number in range(4):
             found = service.spend("d")

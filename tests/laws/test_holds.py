@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from accountant import charging
-from accountant.commands import Caller, SettleCommand
-from accountant.decisions import Admitted
-from accountant.entries import canonical, entry_hash, timestamp
-from accountant.errors import (
+from odometer_accountant.errors import (
     BudgetExceeded,
     DatasetClosed,
     Forbidden,
@@ -22,12 +18,16 @@ from accountant.errors import (
     TooManyHolds,
     UnknownHold,
 )
-from accountant.ledger import CHECKPOINT_EVERY, fold
-from accountant.mechanisms import Adjacency, Mechanism
-from accountant.service import Accountant
-from accountant.settling import settle
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
+from odometer_accountant.ledger import charges
+from odometer_accountant.ledger.commands import Caller, SettleCommand
+from odometer_accountant.ledger.decisions import Admitted
+from odometer_accountant.ledger.entries import canonical, entry_hash, timestamp
+from odometer_accountant.ledger.holds import settle
+from odometer_accountant.ledger.state import CHECKPOINT_EVERY, fold
+from odometer_accountant.mechanisms import Adjacency, Mechanism
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 
 OPENED = {"name": "d", "unit": "person", "delta": 1e-6}
 HALF = {"mechanism": {"kind": "pure", "epsilon": 0.5}}
@@ -220,7 +220,7 @@ def test_a_settlement_carries_the_checkpoint_where_its_number_asks_for_one() -> 
 
 def test_a_stream_has_only_so_many_open_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A settled or an expired one makes room."""
-    monkeypatch.setattr(charging, "HOLDS_MAX", 2)
+    monkeypatch.setattr(charges, "HOLDS_MAX", 2)
     clock = Clock()
 
     def hold(key: str, seconds: int = 3600) -> str:

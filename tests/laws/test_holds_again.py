@@ -2,10 +2,10 @@
 
 import pytest
 
-from accountant.commands import Caller
-from accountant.errors import Forbidden, HoldSettled, NotValidUnderAdjacency
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.errors import Forbidden, HoldSettled, NotValidUnderAdjacency
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 BODY = {"mechanism": {"kind": "gaussian", "noise_multiplier": 1.0}, "count": 4, "expires_in_s": 100}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from accountant import charging, holders
-from accountant.commands import Caller
-from accountant.errors import OdometerError, TooManyHolds
-from accountant.service import Accountant
+from odometer_accountant.errors import OdometerError, TooManyHolds
+from odometer_accountant.ledger import charges, hold_owners
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.service.accountant import Accountant
 
 ONE = {"mechanism": {"kind": "zcdp", "rho": 1e-9}, "count": 1, "expires_in_s": 31_536_000}
 
@@ -19,8 +19,8 @@ ONE = {"mechanism": {"kind": "zcdp", "rho": 1e-9}, "count": 1, "expires_in_s": 3
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places for eight, three of them of one principal."""
-    monkeypatch.setattr(charging, "HOLDS_MAX", 8)
-    monkeypatch.setattr(holders, "HOLDS_OF_ONE_MAX", 3)
+    monkeypatch.setattr(charges, "HOLDS_MAX", 8)
+    monkeypatch.setattr(hold_owners, "HOLDS_OF_ONE_MAX", 3)
 
 
 @contextmanager
@@ -81,10 +81,10 @@ def test_charges_are_no_holds() -> None:
 def test_holds_that_are_above_the_bound_already_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were taken when there was none: they can be settled, and no new one is taken meanwhile."""
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
-    monkeypatch.setattr(holders, "HOLDS_OF_ONE_MAX", 100)
+    monkeypatch.setattr(hold_owners, "HOLDS_OF_ONE_MAX", 100)
     with ledger(url) as accountant:
         ids = [hold(accountant, "ann", f"{number}") for number in range(5)]
-    monkeypatch.setattr(holders, "HOLDS_OF_ONE_MAX", 3)
+    monkeypatch.setattr(hold_owners, "HOLDS_OF_ONE_MAX", 3)
     with ledger(url) as accountant:
         for number in range(3):
             with pytest.raises(TooManyHolds):

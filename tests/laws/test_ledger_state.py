@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from accountant.ledger import fold
-from accountant.reading import catch_up, load_state
-from accountant.service import Accountant
-from accountant.stores import Store
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.ledger.snapshot import catch_up, load_state
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import Store
+from odometer_accountant.stores.memory import MemoryStore
 
 
 def opened(store: Store) -> Accountant:

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.charging import COUNTS_MAX
-from accountant.errors import BudgetExceeded, InvalidRequest
-from accountant.grid import CURRENT_GRID
-from accountant.limits import Limit, Situation, refusing, surely_allowed
-from accountant.loss import Loss
-from accountant.mechanisms import ANY_MECHANISM
-from accountant.reading import load_state
-from accountant.rules import ApproximateRule
-from accountant.scopes import Touched, shard_stream
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.totals import Totals
+from odometer_accountant.budgets.filters import ApproximateFilter
+from odometer_accountant.errors import BudgetExceeded, InvalidRequest
+from odometer_accountant.ledger.active_budgets import ActiveBudget, ChargeContext, refusing, surely_allowed
+from odometer_accountant.ledger.charges import COUNTS_MAX
+from odometer_accountant.ledger.snapshot import load_state
+from odometer_accountant.ledger.totals import Totals
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.numerics.loss import Loss
+from odometer_accountant.scopes import AffectedScopes, shard_stream
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 1.0}
 UNITS = [f"u{number}" for number in range(1000)]
@@ -48,7 +48,7 @@ def opened(**more: Any) -> Accountant:
 
 
 @cache
-def limits_of_units() -> tuple[Limit, ...]:
+def limits_of_units() -> tuple[ActiveBudget, ...]:
     some = [*budgets(3, "unit/*", 40.0), {"name": "rho", "kind": "zcdp", "rho": 20.0, "scope": "unit/*"}]
     with opened(composition="by_unit", shards=1, budgets=some) as accountant:
         return tuple(accountant.state("d").limits)
@@ -74,14 +74,14 @@ def test_the_largest_charge_is_judged_in_a_few_tests_of_each_budget(
 ) -> None:
     """Admitted or refused: equal totals are judged once, and a refusal is not looked for twice."""
     asked: list[Loss] = []
-    real = ApproximateRule.allows
+    real = ApproximateFilter.allows
 
-    def noted(rule: ApproximateRule, loss: Loss) -> bool:
+    def noted(rule: ApproximateFilter, loss: Loss) -> bool:
         asked.append(loss)
         return real(rule, loss)
 
     with opened(**more) as accountant:
-        monkeypatch.setattr(ApproximateRule, "allows", noted)
+        monkeypatch.setattr(ApproximateFilter, "allows", noted)
         accountant.charge("d", {"mechanism": GAUSSIAN, "count": 1, **whose}, "fits", "x")
         assert len(asked) <= 2 * 8
         asked.clear()
@@ -136,7 +136,7 @@ def test_a_count_is_refused_exactly_when_its_own_total_is_too_large(
         f"unit/{unit}": Loss.zero(grid).plus(gaussian.scaled(some)).plus(pure.scaled(others))
         for unit, (some, others) in zip(units, spent, strict=True)
     }
-    situation = Situation("by_unit", (), Totals(grid, life, {}), Touched("x", units=units))
+    situation = ChargeContext("by_unit", (), Totals(grid, life, {}), AffectedScopes("x", units=units))
     loss = gaussian.scaled(asked)
     alone = {
         (limit.rule.name, scope)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from accountant.commands import Caller
-from accountant.convert import convert
-from accountant.errors import InvalidRequest, NotValidUnderAdjacency
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
+from odometer_accountant.errors import InvalidRequest, NotValidUnderAdjacency
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.queries.convert import convert
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 
 ADA = Caller("ada")
 CLAIMS: dict[str, dict[str, Any]] = {

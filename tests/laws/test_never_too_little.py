@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from accountant.commands import Caller, FreezeCommand
-from accountant.desk import Waiter
-from accountant.errors import InvalidRequest, LedgerRolledBack
-from accountant.scopes import shard_stream
-from accountant.service import Accountant
-from accountant.stores import Head
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.errors import InvalidRequest, LedgerRolledBack
+from odometer_accountant.ledger.commands import Caller, FreezeCommand
+from odometer_accountant.scopes import shard_stream
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.reader import BlockingReply
+from odometer_accountant.stores import Head
+from odometer_accountant.stores.memory import MemoryStore
 
 OPENED = {"name": "d", "unit": "person", "adjacency": "add_remove", "delta": 1e-6}
 HALF = {"kind": "zcdp", "rho": 0.5}
@@ -130,8 +130,8 @@ def about_x(count: int = 1, **more: Any) -> dict[str, Any]:
 
 def freeze(accountant: Accountant, stream: str) -> None:
     """As when history that a process saw is gone."""
-    waiter = Waiter()
-    accountant.teller.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
+    waiter = BlockingReply()
+    accountant.writer.submit(stream, FreezeCommand(Head(9, "gone")), waiter, None)
     waiter.wait()
 
 

@@ -4,7 +4,7 @@ import ast
 import threading
 from pathlib import Path
 
-from accountant.once import once
+from odometer_accountant.once import once
 
 SOURCES = [path for root in ("accountant", "api") for path in Path(root).rglob("*.py")]
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.errors import BudgetExceeded
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.weights import reading_prior
+from odometer_accountant.errors import BudgetExceeded
+from odometer_accountant.numerics.prior import reading_prior
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 LIFE = {"name": "life", "kind": "approximate", "epsilon": 4, "delta": 1e-6}
 SGD = {

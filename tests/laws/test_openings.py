@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from accountant.openings import LOCAL
+from odometer_accountant.queries.warnings import LOCAL
 from odometer_client import Client
 
 LIFE = {"name": "life", "kind": "approximate", "epsilon": 1.0, "delta": 1e-6}

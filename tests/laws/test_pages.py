@@ -2,8 +2,8 @@
 
 import pytest
 
-from accountant import history
-from accountant.service import Accountant
+from odometer_accountant.queries import history
+from odometer_accountant.service.accountant import Accountant
 
 ONE = {"mechanism": {"kind": "gaussian", "noise_multiplier": 1.0}, "count": 1}
 ENTRIES = 151

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import Live, dataset_document, live
 
-from accountant import plain_text
-from accountant.documents import validated
-from accountant.errors import InvalidRequest
-from accountant.forms import CreateDataset
-from accountant.mechanisms import base
-from accountant.plain_text import fault, shown
-from accountant.service import Accountant
-from accountant.stores import open_store
-from accountant.verify import verify
+from odometer_accountant import plain_text
+from odometer_accountant.errors import InvalidRequest
+from odometer_accountant.mechanisms import base
+from odometer_accountant.plain_text import fault, shown
+from odometer_accountant.requests.bodies import CreateDataset
+from odometer_accountant.requests.json_input import validated
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import open_store
+from odometer_accountant.verify.walk import verify
 
 UNSEEN = {
     "zero width space": "\u200b",

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from accountant.commands import Caller
-from accountant.entries import canonical, entry_hash
-from accountant.errors import BudgetExceeded, HoldSettled, InvalidRequest
-from accountant.grid import CURRENT_GRID
-from accountant.ledger import entry_losses, fold
-from accountant.service import Accountant
-from accountant.stores import EMPTY_HEAD, NewEntry, Write
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
+from odometer_accountant.errors import BudgetExceeded, HoldSettled, InvalidRequest
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.ledger.entries import canonical, entry_hash
+from odometer_accountant.ledger.state import entry_losses, fold
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import EMPTY_HEAD, NewEntry, Write
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 
 LIFE = {"name": "life", "kind": "approximate", "epsilon": 20, "delta": 1e-5}
 QUERIES = {"mechanism": {"kind": "pate_gnmax", "standard_deviation_of_counts": 40.0}, "count": 1000}
@@ -202,7 +202,7 @@ def test_what_was_settled_on_a_charge_of_nothing_before_stays_readable(monkeypat
     hold = held(accountant, QUERIES, {"mechanism": NOTHINGS["pure"], "count": 1}, FAILURE)
     body = {"used": [1000, 1, 1], "sanitised": FIGURE}
     with monkeypatch.context() as earlier:
-        earlier.setattr("accountant.settling.check_told", lambda *_: None)
+        earlier.setattr("odometer_accountant.ledger.holds.check_told", lambda *_: None)
         first, _ = accountant.settle("d", hold, body, ADA)
     again, replayed = accountant.settle("d", hold, body, ADA)
     assert (again["sequence"], replayed) == (first["sequence"], True)

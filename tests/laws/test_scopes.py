@@ -8,17 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.book import Book, Job
-from accountant.budgets import ANY_BUDGET
-from accountant.commands import AddPartitionsCommand, Caller, ChargeCommand, SetBudgetCommand
-from accountant.counts import Counts
-from accountant.decisions import Admitted, Refused
-from accountant.errors import BudgetExceeded, DatasetClosed, Forbidden, InvalidRequest, KeyReused
-from accountant.scopes import shard_of, shard_stream
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.teller import utc_now
-from accountant.verify import verify
+from odometer_accountant.budgets.kinds import ANY_BUDGET
+from odometer_accountant.errors import BudgetExceeded, DatasetClosed, Forbidden, InvalidRequest, KeyReused
+from odometer_accountant.ledger.commands import (
+    AddPartitionsCommand,
+    Caller,
+    ChargeCommand,
+    SetBudgetCommand,
+)
+from odometer_accountant.ledger.decisions import Admitted, Refused
+from odometer_accountant.scopes import shard_of, shard_stream
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
+from odometer_accountant.writer.planner import Book, Submission
+from odometer_accountant.writer.stats import WriterStats
+from odometer_accountant.writer.writer import utc_now
 
 OPENED = {"name": "d", "unit": "person", "adjacency": "add_remove", "delta": 1e-6}
 
@@ -334,8 +339,10 @@ def test_what_was_set_a_moment_before_is_in_force_for_what_is_decided_together_w
     ]
     reopened = MemoryStore()
     reopened.__dict__ |= {**store.__dict__, "_closed": False}
-    book = Book(reopened, Counts())
-    plan = book.plan("d", [Job("d", each, Sinkless(), None) for each in (command, *charges)], utc_now())
+    book = Book(reopened, WriterStats())
+    plan = book.plan(
+        "d", [Submission("d", each, Sinkless(), None) for each in (command, *charges)], utc_now()
+    )
     assert plan is not None
     outcomes = [type(outcome) for _, outcome in plan.decisions]
     fitting = 1 if "reserved" in str(change) or where else 2

@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from accountant import open_sessions
-from accountant.commands import Caller, EndCommand
-from accountant.decisions import Admitted, Refused
-from accountant.entries import canonical, entry_hash
-from accountant.errors import (
+from odometer_accountant.errors import (
     BudgetExceeded,
     DatasetClosed,
     Forbidden,
@@ -29,12 +25,16 @@ from accountant.errors import (
     TooManySessions,
     UnknownSession,
 )
-from accountant.forms import SessionAnswer
-from accountant.recount import Recount
-from accountant.service import Accountant
-from accountant.sessions import ANY_SESSION, Session
-from accountant.stores import Row, open_store
-from accountant.verify import verify
+from odometer_accountant.ledger import session_state
+from odometer_accountant.ledger.commands import Caller, EndCommand
+from odometer_accountant.ledger.decisions import Admitted, Refused
+from odometer_accountant.ledger.entries import canonical, entry_hash
+from odometer_accountant.mechanisms.sessions import ANY_SESSION, Session
+from odometer_accountant.requests.bodies import SessionAnswer
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import Row, open_store
+from odometer_accountant.verify.recount import Recount
+from odometer_accountant.verify.walk import verify
 
 SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
 RUN = {"kind": "above_threshold", "epsilon_threshold": 0.1, "epsilon_answers": 0.2}
@@ -413,8 +413,8 @@ def test_a_session_counts_in_every_window_until_it_is_closed() -> None:
 
 
 def test_open_sessions_have_a_bound(accountant: Accountant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accountant.answering.SESSIONS_MAX", 2)
-    assert open_sessions.SESSIONS_MAX == 100
+    monkeypatch.setattr("odometer_accountant.ledger.sessions.SESSIONS_MAX", 2)
+    assert session_state.SESSIONS_MAX == 100
     opened(accountant)
     one, _ = session(accountant), session(accountant, key="two")
     with pytest.raises(TooManySessions):
@@ -426,8 +426,8 @@ def test_open_sessions_have_a_bound(accountant: Accountant, monkeypatch: pytest.
 
 def test_one_opener_has_not_all_the_places(accountant: Accountant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who opens on others' behalf is the opener of all of them; what is closed is counted no more."""
-    monkeypatch.setattr("accountant.answering.SESSIONS_OF_ONE_MAX", 2)
-    assert open_sessions.SESSIONS_OF_ONE_MAX == 20
+    monkeypatch.setattr("odometer_accountant.ledger.sessions.SESSIONS_OF_ONE_MAX", 2)
+    assert session_state.SESSIONS_OF_ONE_MAX == 20
     opened(accountant)
     proxy = Caller("proxy", acts_for=frozenset({"ada", "ben"}))
     one, _ = session(accountant), session(accountant, key="two")

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.documents import validated
-from accountant.errors import InvalidRequest
-from accountant.forms import CreateDataset
-from accountant.grid import CURRENT_GRID
-from accountant.mechanisms import ANY_MECHANISM, stated
-from accountant.rounding import decimal
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
+from odometer_accountant.errors import InvalidRequest
+from odometer_accountant.mechanisms import ANY_MECHANISM, stated
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.numerics.rounding import decimal
+from odometer_accountant.requests.bodies import CreateDataset
+from odometer_accountant.requests.json_input import validated
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 
 OPENING: dict[str, Any] = {
     "name": "d",

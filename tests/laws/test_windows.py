@@ -9,11 +9,11 @@ from auditor import name_of, start_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.entries import timestamp
-from accountant.errors import BudgetExceeded
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.windows import WINDOWS, Window, seconds_until, window_end, window_name
+from odometer_accountant.errors import BudgetExceeded
+from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.windows import WINDOWS, Window, seconds_until, window_end, window_name
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 moments = st.integers(0, 430 * 365 * 86_400 * 10**6).map(lambda us: EPOCH + timedelta(microseconds=us))

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from accountant.commands import Caller
-from accountant.entries import timestamp
-from accountant.errors import BudgetExceeded, LedgerCorrupt
-from accountant.importing import Import
-from accountant.ledger import fold, window_blob
-from accountant.moving import export
-from accountant.service import Accountant
-from accountant.stores import Store, Write
-from accountant.stores.memory import MemoryStore
-from accountant.totals import InWindow
-from accountant.verify import verify
+from odometer_accountant.errors import BudgetExceeded, LedgerCorrupt
+from odometer_accountant.ledger.blobs import window_blob
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.ledger.totals import InWindow
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import Store, Write
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.transfer.export import export
+from odometer_accountant.transfer.import_ import Import
+from odometer_accountant.verify.walk import verify
 
 ADA, BEN = Caller("ada", "red"), Caller("ben")
 LIFE = {"name": "life", "kind": "pure", "epsilon": 1000}
@@ -313,7 +314,7 @@ def test_what_is_open_of_a_window_is_verified_and_read_or_nothing_is_admitted() 
             again = Accountant(store, clock)
             with pytest.raises(LedgerCorrupt):
                 again.charge("d", pure(0.1), "k", BEN)
-            again.teller.close()
+            again.writer.close()
     accountant.close()
 
 

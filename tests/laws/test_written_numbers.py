@@ -12,17 +12,17 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant import documents
-from accountant.budgets import Charge
-from accountant.documents import Misread, misread, number_of, read_json
-from accountant.errors import InvalidRequest, MalformedBody
-from accountant.grid import CURRENT_GRID
-from accountant.mechanisms import ANY_MECHANISM
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
-from api.cli import words
-from api.operations import OdometerQuery
+from odometer_accountant.errors import InvalidRequest, MalformedBody
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms.charge import Charge
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.requests import json_input
+from odometer_accountant.requests.json_input import Misread, misread, number_of, read_json
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.operations import OdometerQuery
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
+from privacy_odometer.cli import parsing
 
 OPENING = (
     '{"name": "d", "unit": "person", "adjacency": "add_remove", "delta": 1e-6, '
@@ -112,7 +112,7 @@ def test_what_was_taken_before_is_answered_again(
 ) -> None:
     body = (CHARGE % "1e-400").encode()
     with monkeypatch.context() as before:
-        before.setattr(documents, "misread", lambda _: None)
+        before.setattr(json_input, "misread", lambda _: None)
         receipt, _ = accountant.charge("d", body, "old", "ada")
     again, replayed = accountant.charge("d", body, "old", "ada")
     assert replayed
@@ -152,7 +152,7 @@ def test_no_word_of_a_command_line_and_no_query_is_read_as_another_number(text: 
     """Whole numbers of more digits than a float has go to the service as they are: it refuses them."""
     found = None
     with contextlib.suppress(typer.BadParameter):
-        found = words.number(text)
+        found = parsing.number(text)
     assert found is None or (isinstance(found, int) and str(found) == text)
     with pytest.raises(ValueError, match="a 64-bit float cannot hold"):
         OdometerQuery.model_validate_strings({"delta": text})

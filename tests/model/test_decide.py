@@ -11,17 +11,24 @@ from typing import Any
 
 import pytest
 
-from accountant.budgets import ANY_BUDGET
-from accountant.commands import ChargeCommand, CloseCommand, Command, OpenCommand, SetBudgetCommand, prepare
-from accountant.decide import decide
-from accountant.decisions import Admitted, Refused, Replayed
-from accountant.entries import canonical, entry_hash, timestamp
-from accountant.errors import LedgerCorrupt
-from accountant.forms import CreateDataset
-from accountant.ledger import CHECKPOINT_EVERY, State, fold
-from accountant.mechanisms import Mechanism
-from accountant.scopes import DATASET_SCOPE
-from accountant.stores import Row
+from odometer_accountant.budgets.kinds import ANY_BUDGET
+from odometer_accountant.errors import LedgerCorrupt
+from odometer_accountant.ledger.commands import (
+    ChargeCommand,
+    CloseCommand,
+    Command,
+    OpenCommand,
+    SetBudgetCommand,
+    prepare,
+)
+from odometer_accountant.ledger.decide import decide
+from odometer_accountant.ledger.decisions import Admitted, Refused, Replayed
+from odometer_accountant.ledger.entries import canonical, entry_hash, timestamp
+from odometer_accountant.ledger.state import CHECKPOINT_EVERY, State, fold
+from odometer_accountant.mechanisms import Mechanism
+from odometer_accountant.requests.bodies import CreateDataset
+from odometer_accountant.scopes import DATASET_SCOPE
+from odometer_accountant.stores import Row
 
 NOW = timestamp(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
 BUDGETS = (

@@ -16,8 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from accountant.entries import canonical, entry_hash
-from accountant.errors import (
+from odometer_accountant.errors import (
     BudgetExceeded,
     BudgetExists,
     DatasetClosed,
@@ -26,14 +25,16 @@ from accountant.errors import (
     NotValidUnderAdjacency,
     OdometerError,
 )
-from accountant.grid import CURRENT_GRID
-from accountant.ledger import fold, scope_blob
-from accountant.mechanisms import ANY_MECHANISM
-from accountant.mechanisms.base import thawed
-from accountant.reading import load_state
-from accountant.rounding import decimal
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.ledger.blobs import scope_blob
+from odometer_accountant.ledger.entries import canonical, entry_hash
+from odometer_accountant.ledger.snapshot import load_state
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.model import text_to_floats
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.numerics.rounding import decimal
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 # -- the auditor ------------------------------------------------------------------------------------------
 
@@ -63,7 +64,7 @@ class Auditor:
             for item in entry["command"]["charges"]:
                 kind = item["mechanism"]["kind"]
                 for scope in ("dataset", f"principal/{entry['principal']}", f"mechanism/{kind}"):
-                    self.sums[scope].add(thawed(item["mechanism"]), item["count"])
+                    self.sums[scope].add(text_to_floats(item["mechanism"]), item["count"])
 
     def after(self, charges: list[Document]) -> Sum:
         spent = Sum()
@@ -303,7 +304,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Another process: nothing but the store is left."""
-        self.accountant.teller.close()
+        self.accountant.writer.close()
         self.accountant = Accountant(self.store, self.clock)
 
     @invariant()

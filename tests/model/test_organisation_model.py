@@ -21,9 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from accountant.commands import Caller
-from accountant.entries import timestamp
-from accountant.errors import (
+from odometer_accountant.errors import (
     BudgetExceeded,
     BudgetExists,
     DatasetClosed,
@@ -37,14 +35,16 @@ from accountant.errors import (
     SeveralShards,
     StoreUnavailable,
 )
-from accountant.grid import CURRENT_GRID
-from accountant.mechanisms.base import frozen, thawed
-from accountant.rounding import decimal
-from accountant.scopes import shard_of, shard_stream
-from accountant.service import Accountant
-from accountant.stores import Store, open_store
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.model import floats_to_text, text_to_floats
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.numerics.rounding import decimal
+from odometer_accountant.scopes import shard_of, shard_stream
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import Store, open_store
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 
 FACTOR = int(os.environ.get("MODEL_EXAMPLES", "1"))
 """How many times as many examples as in a usual run."""
@@ -186,7 +186,7 @@ class OrganisationMachine(RuleBasedStateMachine):
 
     def end(self, number: int) -> None:
         self.accountants[number].watch.close()
-        self.accountants[number].teller.close()
+        self.accountants[number].writer.close()
         if not isinstance(self.stores[number].sound, MemoryStore):
             self.stores[number].sound.close()
 
@@ -259,9 +259,11 @@ class OrganisationMachine(RuleBasedStateMachine):
             return InvalidRequest, set(), set()
         runs = body.get("group", {}).get("runs", 1)
         command = {name: part for name, part in body.items() if name not in ("principal", "expires_in_s")}
-        command["charges"] = [{**one, "count": one["count"] * runs} for one in frozen(body["charges"])]
+        command["charges"] = [
+            {**one, "count": one["count"] * runs} for one in floats_to_text(body["charges"])
+        ]
         time = max(auditor.time or dataset.time, self.clock(at))
-        losses = [Sum.of(thawed(one["mechanism"]), one["count"]) for one in command["charges"]]
+        losses = [Sum.of(text_to_floats(one["mechanism"]), one["count"]) for one in command["charges"]]
         asked = Record(whose, caller.team, command, 0, time, losses)
         return None, *auditor.refusing(asked, dataset.budgets)
 
@@ -450,7 +452,7 @@ class OrganisationMachine(RuleBasedStateMachine):
             return
         name = sorted(auditor.budgets)[place % len(auditor.budgets)]
         entry = auditor.budgets[name]
-        budget = thawed(entry["budget"])
+        budget = text_to_floats(entry["budget"])
         parameter = next(part for part in ("rho", "mu", "epsilon") if part in budget)
         changed = {**budget, parameter: limit}
         self.accountants[at].change_budget("d", name, changed, f'"v{entry["version"]}"', "root")

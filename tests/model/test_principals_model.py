@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from accountant.errors import BudgetExceeded, Forbidden, KeyEnded, NameTaken
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
-from api.auth import KeyRing, Role
+from odometer_accountant.errors import BudgetExceeded, Forbidden, KeyEnded, NameTaken
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.api_keys import KeyRing, Role
+from odometer_accountant.stores.memory import MemoryStore
 
 FACTOR = int(os.environ.get("MODEL_EXAMPLES", "1"))
 """How many times as many examples as in a usual run."""

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from accountant import interacting
-from accountant.commands import ChargeCommand, EndCommand, OpenCommand
-from accountant.decide import decide
-from accountant.decisions import Admitted
-from accountant.entries import MARK, canonical, timestamp
-from accountant.errors import OdometerError
-from accountant.forms import CreateDataset
-from accountant.ledger import fold
-from accountant.mechanisms.base import frozen
-from accountant.open_sessions import Answer, OpenSession, dump, load
-from accountant.service import Accountant
-from accountant.stores import open_store
-from accountant.verify import verify
+from odometer_accountant.errors import OdometerError
+from odometer_accountant.ledger.commands import ChargeCommand, EndCommand, OpenCommand
+from odometer_accountant.ledger.decide import decide
+from odometer_accountant.ledger.decisions import Admitted
+from odometer_accountant.ledger.entries import MARK, canonical, timestamp
+from odometer_accountant.ledger.session_state import Answer, SessionState, dump, load
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.model import floats_to_text
+from odometer_accountant.requests.bodies import CreateDataset
+from odometer_accountant.service import sessions
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import open_store
+from odometer_accountant.verify.walk import verify
 
 NOW = timestamp(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
 RUN_MILLI = 300
@@ -128,7 +128,7 @@ def test_a_decision_on_a_session_is_pure_and_what_it_writes_folds_to_its_state()
     first = decide(None, OpenCommand(CreateDataset.model_validate(document), "root"), None, NOW)
     assert isinstance(first, Admitted)
     state, rows = first.state, [(first.entry.hash, first.entry.body)]
-    prepared = interacting.prepared_opening({"session": {**SVT, "max_above": 2}})
+    prepared = sessions.prepared_opening({"session": {**SVT, "max_above": 2}})
     commands: list[Any] = [ChargeCommand(prepared, "ada", "open")]
     for step in range(3):
         before = state.config(), dict(state.sessions), state.totals
@@ -150,5 +150,7 @@ def test_a_decision_on_a_session_is_pure_and_what_it_writes_folds_to_its_state()
     assert (dict(folded.sessions), folded.totals.life) == ({}, state.totals.life)
     middle = fold(rows[:3])
     assert middle is not None
-    assert dict(middle.sessions) == {2: OpenSession({**frozen(SVT), "max_above": 2}, "ada", mark, 1, 2)}
+    assert dict(middle.sessions) == {
+        2: SessionState({**floats_to_text(SVT), "max_above": 2}, "ada", mark, 1, 2)
+    }
     assert load(canonical(dump(middle.sessions))) == middle.sessions

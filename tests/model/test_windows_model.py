@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from auditor import start_of
 
-from accountant.commands import Caller
-from accountant.entries import timestamp
-from accountant.errors import BudgetExceeded, HoldExpired
-from accountant.service import Accountant
-from accountant.stores import open_store
-from accountant.verify import verify
+from odometer_accountant.errors import BudgetExceeded, HoldExpired
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import open_store
+from odometer_accountant.verify.walk import verify
 
 SEEDS = 4 * int(os.environ.get("MODEL_EXAMPLES", "1"))
 RUN = 300

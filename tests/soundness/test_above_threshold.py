@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import laplace
 
-from accountant.grid import GRID_V1
-from accountant.mechanisms.interactive import AboveThreshold
+from odometer_accountant.mechanisms.interactive import AboveThreshold
+from odometer_accountant.numerics.grid import GRID_V1
 
 Floats = npt.NDArray[np.float64]
 E1, E2 = 0.7, 1.1

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from accountant import conversions, weights
-from accountant.grid import GRID_V1
-from accountant.mixture import Mixture
+from odometer_accountant.numerics import conversions, prior
+from odometer_accountant.numerics.grid import GRID_V1
+from odometer_accountant.numerics.mixture import Mixture
 
 Floats = npt.NDArray[np.float32]
 
@@ -40,7 +40,7 @@ def fixed_plan(losses: Any) -> float:
 
 @pytest.fixture(scope="module")
 def readings() -> dict[str, Floats]:
-    mixture = Mixture(GRID_V1, weights.reading_prior(GRID_V1), DELTA)
+    mixture = Mixture(GRID_V1, prior.reading_prior(GRID_V1), DELTA)
     return {
         "odometer": curve(mixture.odometer),
         "if_stopped_now": curve(mixture.if_stopped_now),

@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from accountant.budgets import ApproximateBudget
-from accountant.grid import GRID_V1
-from accountant.loss import Loss
-from accountant.mixture import Mixture
-from accountant.rules import ApproximateRule
-from accountant.weights import WEIGHT_UNIT
+from odometer_accountant.budgets.filters import ApproximateFilter
+from odometer_accountant.budgets.kinds import ApproximateBudget
+from odometer_accountant.numerics.grid import GRID_V1
+from odometer_accountant.numerics.loss import Loss
+from odometer_accountant.numerics.mixture import Mixture
+from odometer_accountant.numerics.prior import WEIGHT_UNIT
 from tests.support.oracles import DIGITS, TrueMixture
 
 ORDERS = GRID_V1.orders
@@ -144,7 +144,7 @@ def test_what_admits_more_admits_less(
     """A rule that allows a total allows every part of it."""
     budget = ApproximateBudget(name="b", epsilon=10.0**log_epsilon, delta=10.0**-digits)
     rule = budget.rule(GRID_V1, budget.fixed(GRID_V1))
-    assert isinstance(rule, ApproximateRule)
+    assert isinstance(rule, ApproximateFilter)
     part, whole = as_loss(first), as_loss(first).plus(as_loss(second))
     assert rule.allows(part) or not rule.allows(whole)
     if rule.allows(whole):

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
-from accountant import conversions
-from accountant.budgets import ApproximateBudget, Charge, GdpBudget
-from accountant.grid import GRID_V1
-from accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.budgets.kinds import ApproximateBudget, GdpBudget
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.mechanisms.charge import Charge
+from odometer_accountant.numerics import conversions
+from odometer_accountant.numerics.grid import GRID_V1
 from tests.support import oracles
 
 STEPS: list[dict[str, Any]] = [

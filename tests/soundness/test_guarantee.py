@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accountant.decisions import admit
-from accountant.ledger import State, fold
-from accountant.service import Accountant
-from accountant.stores import open_store
-from accountant.stores.memory import MemoryStore
-from accountant.verify import verify
+from odometer_accountant.ledger.decisions import admit
+from odometer_accountant.ledger.state import State, fold
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores import open_store
+from odometer_accountant.stores.memory import MemoryStore
+from odometer_accountant.verify.walk import verify
 from tests.golden.ledger.opened import restore
 
 EIGHT = {"kind": "pure", "epsilon": 8}

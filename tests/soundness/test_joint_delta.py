@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from accountant import weights
-from accountant.budgets import ApproximateBudget
-from accountant.grid import GRID_V1
-from accountant.loss import Curve, Loss
-from accountant.mechanisms.stated import Approximate
-from accountant.mixture import Mixture
-from accountant.rules import Rule
+from odometer_accountant.budgets.filters import Filter
+from odometer_accountant.budgets.kinds import ApproximateBudget
+from odometer_accountant.mechanisms.stated import Approximate
+from odometer_accountant.numerics import prior
+from odometer_accountant.numerics.grid import GRID_V1
+from odometer_accountant.numerics.loss import Curve, Loss
+from odometer_accountant.numerics.mixture import Mixture
 
 EPSILON, DELTA, JUMP, FIRST = 1.0, 1e-5, 0.6, 0.003
 
@@ -49,7 +49,7 @@ def unsound(mixture: Mixture, totals: Loss) -> bool:
     return rest > 0 and mixture.log_delta_filter(totals.renyi(), EPSILON) <= math.log(rest)
 
 
-def largest_second(rule: Rule) -> float:
+def largest_second(rule: Filter) -> float:
     low, high = 1e-12, 0.5
     while high / low > 1.0001:
         middle = math.sqrt(low * high)
@@ -58,11 +58,11 @@ def largest_second(rule: Rule) -> float:
     return low
 
 
-@pytest.mark.parametrize("prior", ["one order", "default"])
-def test_the_counterexample(prior: str) -> None:
+@pytest.mark.parametrize("weights", ["one order", "default"])
+def test_the_counterexample(weights: str) -> None:
     """The joint test admits both branches, and the truth is 1.25 delta."""
-    alone = tuple(weights.WEIGHT_UNIT * int(order == 11) for order in GRID_V1.orders)
-    chosen = alone if prior == "one order" else weights.default_prior(GRID_V1, EPSILON, DELTA)
+    alone = tuple(prior.WEIGHT_UNIT * int(order == 11) for order in GRID_V1.orders)
+    chosen = alone if weights == "one order" else prior.default_prior(GRID_V1, EPSILON, DELTA)
     mixture, second = Mixture(GRID_V1, chosen, DELTA), 0.00468
     assert unsound(mixture, two_point(FIRST).plus(two_point(second)))
     assert unsound(mixture, two_point(FIRST).plus(released(DELTA)))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from accountant.errors import BudgetExceeded
-from accountant.service import Accountant
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.errors import BudgetExceeded
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.stores.memory import MemoryStore
 
 Document = dict[str, Any]
 OTHERS: list[Document] = [

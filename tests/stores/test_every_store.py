@@ -15,8 +15,18 @@ from urllib.parse import urlencode
 import pytest
 import redis_server
 
-from accountant.errors import StoreUnavailable
-from accountant.stores import EMPTY_HEAD, SCHEMES, Head, NewEntry, Note, Row, Store, Write, open_store
+from odometer_accountant.errors import StoreUnavailable
+from odometer_accountant.stores import (
+    EMPTY_HEAD,
+    SCHEMES,
+    Head,
+    NewEntry,
+    Note,
+    Row,
+    Store,
+    Write,
+    open_store,
+)
 
 
 @dataclass(frozen=True)

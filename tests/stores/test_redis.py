@@ -11,11 +11,11 @@ import redis_server
 from redis.crc import key_slot
 from redis_server import Server
 
-from accountant.errors import LedgerCorrupt, StoreUnavailable
-from accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Store, Write, open_store
-from accountant.stores.redis import store as redis_store
-from accountant.stores.redis.keys import StreamKeys
-from accountant.stores.redis.safety import RIGHTS
+from odometer_accountant.errors import LedgerCorrupt, StoreUnavailable
+from odometer_accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Store, Write, open_store
+from odometer_accountant.stores.redis import store as redis_store
+from odometer_accountant.stores.redis.keys import StreamKeys
+from odometer_accountant.stores.redis.safety import RIGHTS
 
 PASSWORD = "hunter2/@?"
 QUOTED = "hunter2%2F%40%3F"
@@ -216,7 +216,7 @@ def test_a_setting_weakened_while_serving_turns_the_ping_off(
     store.append([write(1)])
     assert isinstance(store, redis_store.RedisStore)
     nodes, node = store._exchange.nodes, ("127.0.0.1", redis.port)
-    with nodes.wire(node), nodes.wire(node), nodes.wire(node):
+    with nodes.connection(node), nodes.connection(node), nodes.connection(node):
         pass  # now three are idle
     redis.ask("CONFIG", "SET", "appendfsync", "no")
     try:

@@ -9,8 +9,8 @@ import pytest
 import redis_server
 from redis_server import Cluster, Group
 
-from accountant.errors import StoreUnavailable
-from accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Store, Write, open_store
+from odometer_accountant.errors import StoreUnavailable
+from odometer_accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Store, Write, open_store
 
 
 @pytest.fixture(scope="module")

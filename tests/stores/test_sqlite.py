@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-import accountant
-from accountant.errors import LedgerCorrupt, StoreUnavailable
-from accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Write
-from accountant.stores.sqlite import SqliteStore
-from accountant.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
+import odometer_accountant
+from odometer_accountant.errors import LedgerCorrupt, StoreUnavailable
+from odometer_accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Write
+from odometer_accountant.stores.sqlite import SqliteStore
+from odometer_accountant.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 
 PROLOGUE = """
 import os, signal, sqlite3, sys
-from accountant.errors import StoreUnavailable
-from accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Write
-from accountant.stores.sqlite import SqliteStore
+from odometer_accountant.errors import StoreUnavailable
+from odometer_accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Write
+from odometer_accountant.stores.sqlite import SqliteStore
 
 def write(n, count=1):
     expected = Head(n - 1, f"hash-{n - 1}") if n > 1 else EMPTY_HEAD
@@ -36,7 +36,7 @@ def say(word):
 
 def spawn(script: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
     """A Python process that runs `script` after `PROLOGUE`, with pipes."""
-    root = str(Path(accountant.__file__).parent.parent)
+    root = str(Path(odometer_accountant.__file__).parent.parent)
     return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
         [sys.executable, "-c", PROLOGUE + script, *map(str, arguments)],
         stdin=subprocess.PIPE,

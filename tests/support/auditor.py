@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from accountant.grid import CURRENT_GRID
-from accountant.mechanisms import ANY_MECHANISM
-from accountant.mechanisms.base import thawed
+from odometer_accountant.mechanisms import ANY_MECHANISM
+from odometer_accountant.model import text_to_floats
+from odometer_accountant.numerics.grid import CURRENT_GRID
 
 Document = dict[str, Any]
 UNITS = CURRENT_GRID.units
@@ -176,7 +176,9 @@ class Record:
 
     @classmethod
     def of(cls, entry: Document) -> Self:
-        losses = [Sum.of(thawed(one["mechanism"]), one["count"]) for one in entry["command"]["charges"]]
+        losses = [
+            Sum.of(text_to_floats(one["mechanism"]), one["count"]) for one in entry["command"]["charges"]
+        ]
         return cls(
             entry["principal"],
             entry.get("team"),
@@ -306,7 +308,9 @@ class Auditor:
         record = next(one for one in self.records if one.number == number)
         charges = hold["command"]["charges"]
         assert all(0 <= some <= one["count"] for some, one in zip(used, charges, strict=True))
-        after = [Sum.of(thawed(one["mechanism"]), some) for some, one in zip(used, charges, strict=True)]
+        after = [
+            Sum.of(text_to_floats(one["mechanism"]), some) for some, one in zip(used, charges, strict=True)
+        ]
         assert all(new.within(old) for new, old in zip(after, record.losses, strict=True))
         record.losses, record.settled = after, (entry["seq"], entry["time"])
         self._move(record, entry["time"])

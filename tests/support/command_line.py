@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from api.cli import app
+from privacy_odometer.cli import app
 
 Run = Callable[..., Result]
 

@@ -20,10 +20,10 @@ from raw import LOST
 from restarting import Service
 from workload import Load, ask_once, datasets, open_all
 
-from accountant.reading import load_state
-from accountant.scopes import shard_parent
-from accountant.stores import Store, open_store
-from accountant.verify import all_streams
+from odometer_accountant.ledger.snapshot import load_state
+from odometer_accountant.scopes import shard_parent
+from odometer_accountant.stores import Store, open_store
+from odometer_accountant.verify.walk import all_streams
 
 TIMEOUT_S = 1.0
 NODE_TIMEOUT_MS = 1000

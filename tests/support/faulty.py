@@ -4,8 +4,8 @@ from collections.abc import Callable
 from threading import Event
 from typing import Any
 
-from accountant.errors import StoreUnavailable
-from accountant.stores.memory import MemoryStore
+from odometer_accountant.errors import StoreUnavailable
+from odometer_accountant.stores.memory import MemoryStore
 
 READS = ("load", "entries", "find", "view", "blobs", "streams", "notes", "ping")
 Action = Callable[..., Any]

@@ -14,7 +14,13 @@ from multiprocessing.context import ForkServerProcess
 WAIT_S = 60
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["accountant.service", "accountant.stores.sqlite", "api.app", "api.cli", "uvicorn"]
+    [
+        "odometer_accountant.service.accountant",
+        "odometer_accountant.stores.sqlite",
+        "privacy_odometer.app",
+        "privacy_odometer.cli",
+        "uvicorn",
+    ]
 )
 
 
@@ -67,9 +73,9 @@ def _run(store: str, writing: Pipe) -> None:
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.argv = ["odometer", "serve", "--port", "0", "--store", store, "--log-level", "critical"]
 
-    import privacy_odometer
+    from privacy_odometer import cli
 
-    privacy_odometer.main()
+    cli.main()
 
 
 def _until_ready(said: Pipe) -> tuple[str, str | None]:

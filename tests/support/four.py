@@ -16,8 +16,9 @@ import redis_server
 from raw import Connection, Reply
 from serving import ONE, dataset_document
 
-from accountant.ledger import State, fold, scope_blob
-from accountant.stores import open_store
+from odometer_accountant.ledger.blobs import scope_blob
+from odometer_accountant.ledger.state import State, fold
+from odometer_accountant.stores import open_store
 from odometer_client.keys import new_key
 
 PROCESSES, CALLERS = 4, 64

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from accountant.stores.redis.address import Address, parse
-from accountant.stores.redis.keys import StreamKeys, streams_key
-from accountant.stores.redis.wire import Wire, ask, open_wire, reply, send
+from odometer_accountant.stores.redis.address import Address, parse
+from odometer_accountant.stores.redis.connection import Connection, ask, open_connection, reply, send
+from odometer_accountant.stores.redis.keys import StreamKeys, streams_key
 
 SEAL = b"\x02"
 """What a configuration starts with where blobs have marks."""
@@ -27,10 +27,10 @@ def sqlite_without_marks(path: Path) -> None:
 
 
 @contextmanager
-def redis_wire(url: str) -> Iterator[tuple[Wire, Address]]:
+def redis_wire(url: str) -> Iterator[tuple[Connection, Address]]:
     """A connection to the server that a store's URL names."""
     address = parse(url)
-    wire = open_wire(address.nodes[0], address)
+    wire = open_connection(address.nodes[0], address)
     try:
         yield wire, address
     finally:
@@ -239,7 +239,9 @@ class RedisPlaces:
                 else:
                     assert ask(wire, "HSET", key, name, value[0]) == 0
 
-    def _put_entry(self, wire: Wire, keys: StreamKeys, name: str, value: tuple[bytes, ...] | None) -> None:
+    def _put_entry(
+        self, wire: Connection, keys: StreamKeys, name: str, value: tuple[bytes, ...] | None
+    ) -> None:
         """A Redis Stream takes no entry between others: it is written anew."""
         rows = ask(wire, "XRANGE", keys.entries, "-", "+")
         ask(wire, "DEL", keys.entries)
@@ -279,7 +281,7 @@ class RedisPlaces:
                 ask(wire, "RESTORE", there, 0, end[name])
 
 
-def _tear(wire: Wire, key: bytes, chance: random.Random) -> None:
+def _tear(wire: Connection, key: bytes, chance: random.Random) -> None:
     """Take every other element out of a key."""
     kind = bytes(ask(wire, "TYPE", key))
     if kind == b"hash":

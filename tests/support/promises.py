@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from accountant.entries import timestamp
-from accountant.ledger import TOTALS, State, apply
-from accountant.reading import load_state
-from accountant.stores import Row, Store
-from accountant.verify import all_streams, verify
+from odometer_accountant.ledger.blobs import TOTALS
+from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.ledger.snapshot import load_state
+from odometer_accountant.ledger.state import State, apply
+from odometer_accountant.stores import Row, Store
+from odometer_accountant.verify.walk import all_streams, verify
 
 UNIT = {"kind": "gaussian", "noise_multiplier": 1.0}
 RHO_EACH = 0.5

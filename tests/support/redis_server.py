@@ -22,9 +22,9 @@ from typing import Any
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from accountant.stores.redis.address import Address, Node
-from accountant.stores.redis.keys import StreamKeys
-from accountant.stores.redis.wire import ask, open_wire
+from odometer_accountant.stores.redis.address import Address, Node
+from odometer_accountant.stores.redis.connection import ask, open_connection
+from odometer_accountant.stores.redis.keys import StreamKeys
 
 SAFE = ("appendonly yes", "appendfsync always", "no-appendfsync-on-rewrite no", "maxmemory-policy noeviction")
 """What the store demands of a server."""
@@ -142,7 +142,7 @@ class Server:
         """One command on a connection of its own. The reply is raw: bytes, numbers, lists."""
         # A Sentinel is asked as a server is, without a login.
         address = Address("plain", (self.node,), password=self.password, timeout_s=timeout_s)
-        wire = open_wire(self.node, address, sentinel=self.sentinel)
+        wire = open_connection(self.node, address, sentinel=self.sentinel)
         try:
             return ask(wire, *command)
         finally:

@@ -12,11 +12,11 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-import api.app
-from accountant.stores import Store, open_store
-from api.app import create_app
-from api.connections import Connection, watched
-from api.settings import Settings
+import privacy_odometer.app
+from odometer_accountant.stores import Store, open_store
+from privacy_odometer.app import create_app
+from privacy_odometer.connections import Connection, watched
+from privacy_odometer.settings import Settings
 
 ROLES = ("reader", "charger", "admin")
 GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 1.0}
@@ -111,7 +111,7 @@ def live(store: Store | str = "memory://", **settings: Any) -> Iterator[Live]:
 
     thread = threading.Thread(target=run, name="uvicorn")
     opener = open_store if isinstance(store, str) else mock.Mock(return_value=store)
-    with mock.patch.object(api.app, "open_store", opener):
+    with mock.patch.object(privacy_odometer.app, "open_store", opener):
         thread.start()
         server.up_or_over.wait(30)
     assert server.started, "the server did not start"

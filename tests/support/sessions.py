@@ -27,9 +27,9 @@ import redis_server
 from raw import LOST, Connection, Reply
 from serving import dataset_document
 
-from accountant.ledger import fold
-from accountant.stores import Store, open_store
-from accountant.verify import verify
+from odometer_accountant.ledger.state import fold
+from odometer_accountant.stores import Store, open_store
+from odometer_accountant.verify.walk import verify
 from odometer_client.keys import new_key
 
 DATASET = "d"

@@ -20,8 +20,8 @@ from proxy import REPLIES, REQUESTS, Proxy
 from restarting import Service
 from workload import Load, datasets, open_all
 
-from accountant.stores import open_store
-from accountant.stores.redis import scripts
+from odometer_accountant.stores import open_store
+from odometer_accountant.stores.redis import scripts
 
 __all__ = ["FAULTS", "KINDS", "Findings", "World", "world"]
 

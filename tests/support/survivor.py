@@ -15,9 +15,10 @@ from forked import Forked
 from raw import Caller, Connection
 from serving import ONE, dataset_document
 
-from accountant.ledger import State, apply, scope_blob
-from accountant.stores import Store, open_store
-from accountant.verify import verify
+from odometer_accountant.ledger.blobs import scope_blob
+from odometer_accountant.ledger.state import State, apply
+from odometer_accountant.stores import Store, open_store
+from odometer_accountant.verify.walk import verify
 
 DATASET = "d"
 CALLERS = 12

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from accountant.commands import Caller
-from accountant.errors import BudgetExceeded, LedgerCorrupt, LedgerRolledBack, StoreUnavailable
-from accountant.service import Accountant
+from odometer_accountant.errors import BudgetExceeded, LedgerCorrupt, LedgerRolledBack, StoreUnavailable
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.service.accountant import Accountant
 from tests.golden.ledger.drive import Clock
 
 UNSURE = (LedgerCorrupt, LedgerRolledBack, StoreUnavailable)

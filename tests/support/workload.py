@@ -15,7 +15,7 @@ from promises import RHO_EACH, UNIT, Ask, Dataset, Promises
 from raw import LOST
 from restarting import Service
 
-from accountant.scopes import shard_of
+from odometer_accountant.scopes import shard_of
 from odometer_client.keys import new_key
 
 SHARDS = 4

@@ -128,7 +128,7 @@ def test_the_log_is_on_the_disk_before_each_receipt(folder: Path) -> None:
 
 CARELESS = """
 import sys
-from accountant.stores.sqlite_file import LedgerFile
+from odometer_accountant.stores.sqlite_file import LedgerFile
 opened = LedgerFile._open_writer
 def careless(self):
     writer = opened(self)
@@ -136,8 +136,8 @@ def careless(self):
     return writer
 LedgerFile._open_writer = careless
 sys.argv[0] = "odometer"
-import privacy_odometer
-privacy_odometer.main()
+from privacy_odometer import cli
+cli.main()
 """
 
 

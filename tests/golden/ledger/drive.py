@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from accountant.commands import Caller, FreezeCommand
-from accountant.entries import timestamp
-from accountant.service import Accountant
-from accountant.stores import Head, Store
-from accountant.stores.memory import MemoryStore
-from api.auth import KeyRing, Role
+from odometer_accountant.ledger.commands import Caller, FreezeCommand
+from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.api_keys import KeyRing, Role
+from odometer_accountant.stores import Head, Store
+from odometer_accountant.stores.memory import MemoryStore
 
 ROOT, ADA, BOB = Caller("root", admin=True), Caller("ada", team="red"), Caller("bob", team="blue")
 SERVICE = Caller("pipeline", acts_for=frozenset({"*"}))

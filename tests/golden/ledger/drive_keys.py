@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
-from accountant.stores import Store
-from accountant.stores.memory import MemoryStore
-from api import auth, names
-from api.auth import STREAM, KeyRing, Role
+from odometer_accountant.service import api_keys, principal_names
+from odometer_accountant.service.api_keys import STREAM, KeyRing, Role
+from odometer_accountant.stores import Store
+from odometer_accountant.stores.memory import MemoryStore
 
 
 class Wall:
@@ -42,12 +42,12 @@ def run(store: Store) -> dict[str, str]:
     wall, fixed = Wall(), Fixed()
     tokens: dict[str, str] = {}
 
-    def made(found: tuple[auth.Identity, str]) -> auth.Identity:
+    def made(found: tuple[api_keys.Identity, str]) -> api_keys.Identity:
         wall.minute += 1
         tokens[found[0].key] = found[1]
         return found[0]
 
-    with mock.patch.object(auth, "secrets", fixed), mock.patch.object(names, "secrets", fixed):
+    with mock.patch.object(api_keys, "secrets", fixed), mock.patch.object(principal_names, "secrets", fixed):
         ring = KeyRing(store, 0, wall)
         first = ring.create_first()
         who = ring.identify(first)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from accountant.stores import EMPTY_HEAD, NewEntry, Note, Store, Write
+from odometer_accountant.stores import EMPTY_HEAD, NewEntry, Note, Store, Write
 
 HERE = Path(__file__).parent
 

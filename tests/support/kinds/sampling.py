@@ -6,7 +6,7 @@ from typing import Any
 import mpmath as mp
 from hypothesis import strategies as st
 
-from accountant.grid import GRID_V1
+from odometer_accountant.numerics.grid import GRID_V1
 from tests.support import oracles
 from tests.support.oracles import Real, number
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from accountant.grid import Grid
-from accountant.mechanisms import Mechanism
+from odometer_accountant.mechanisms import Mechanism
+from odometer_accountant.numerics.grid import Grid
 from tests.support import oracles
 
 Document = dict[str, Any]

@@ -9,7 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.rdp import RdpAccountant
 
-from accountant.grid import GRID_V1
+from odometer_accountant.numerics.grid import GRID_V1
 from tests.support.peers import Order, Pair, draws, never, truths
 
 Document = dict[str, Any]

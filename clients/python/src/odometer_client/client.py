@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Unpack
 
-from odometer_client.administering import Administering
 from odometer_client.base import OdometerError, OutcomeUnknown, PartlyCharged, UnexpectedAnswer
 from odometer_client.bodies import (
     About,
@@ -17,11 +16,12 @@ from odometer_client.bodies import (
     segment,
 )
 from odometer_client.calls import Done
+from odometer_client.calls_admin import Administering
+from odometer_client.calls_read import Reading
 from odometer_client.documents import Derived, Document, Receipt
 from odometer_client.holds import Hold, OpenHold, Settlement, sanitised_body
 from odometer_client.keys import new_key
 from odometer_client.mechanisms import RenyiCurve
-from odometer_client.reading import Reading
 from odometer_client.sessions import Session, UnsureOpenings
 from odometer_client.shards import KEY_MAX, parts
 from odometer_client.sweeps import Sweep

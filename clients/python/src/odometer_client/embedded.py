@@ -12,8 +12,8 @@ from odometer_client.calls import Answer, Request
 from odometer_client.errors import BY_CODE, ProblemError
 
 if TYPE_CHECKING:
-    from accountant.commands import Caller
-    from accountant.service import Accountant
+    from odometer_accountant.ledger.commands import Caller
+    from odometer_accountant.service.accountant import Accountant
 
 PRINCIPAL: Final = "embedded"
 _ME: Final = {"key": None, "role": "admin", "principal": PRINCIPAL, "team": None, "acts_for": ["*"]}
@@ -36,14 +36,13 @@ class EmbeddedTransport:
 
     def __init__(self, url: str) -> None:
         try:
-            from accountant.commands import Caller
-            from accountant.errors import OdometerError
-            from accountant.service import Accountant
+            from odometer_accountant.errors import OdometerError
+            from odometer_accountant.ledger.commands import Caller
+            from odometer_accountant.service.accountant import Accountant
         except ImportError as error:
             raise ImportError(
                 f"A ledger at {url.partition('://')[0]}://… needs the package privacy-odometer in this "
-                "environment (pip install privacy-odometer), and no other package named `accountant`. To ask "
-                "a service, give http://..."
+                "environment (pip install privacy-odometer). To ask a service, give http://..."
             ) from error
         self._process = os.getpid()
         self._refusals = OdometerError

@@ -94,7 +94,7 @@ class Hold(Receipt):
         """Charge it for what was used, its PATE queries at upper bounds that may be told.
 
         used, curves: one for each charge; a curve is for all used releases of it together, None for what is
-        charged as held. Send nothing but the result of a sanitiser (`accountant.pate.sanitise`): the raw cost
+        charged as held. Send nothing but what a sanitiser returns (`pate_votes.sanitise`): the raw cost
         of votes is private. The hold also has the charge of telling the curves, and an `Approximate` of ε 0
         with at least the failure probability, both used; otherwise InvalidRequest. Raises as `settle`.
         """

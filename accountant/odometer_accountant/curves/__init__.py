@@ -1,0 +1,1 @@
+"""Rényi curves of mechanisms: pure functions of their parameters, one family per module."""

@@ -1,0 +1,273 @@
+"""How a stream's state is read from the store, and checked against what is known of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odometer_accountant.errors import LedgerCorrupt, LedgerRolledBack, StoreUnavailable
+from odometer_accountant.ledger.adoption import adopt
+from odometer_accountant.ledger.blobs import (
+    CONFIG_BLOB,
+    HOLDS_BLOB,
+    LEXICON_BLOB,
+    SESSIONS_BLOB,
+    TOTALS,
+    WINDOWS,
+)
+from odometer_accountant.ledger.entries import canonical, check_format, content, contents, entry_hash
+from odometer_accountant.ledger.session_state import Sessions, load
+from odometer_accountant.ledger.state import CHECKPOINT_EVERY, State, entry_losses, read_holds, touched_by
+from odometer_accountant.ledger.stored_counts import BESIDE
+from odometer_accountant.ledger.totals import InWindow, Totals
+from odometer_accountant.numerics.grid import Grid
+from odometer_accountant.numerics.loss import Loss, total
+from odometer_accountant.scopes import DATASET_SCOPE
+from odometer_accountant.stores import EMPTY_HEAD, Head, Row, Store, View
+
+_READS: Final = 20
+"""How often a state is read anew because its stream moved on between two reads."""
+_TOGETHER: Final = 512
+"""Blobs read at once."""
+_CLOSE: Final = 32
+"""How many entries are read at once for the first and the last of them."""
+
+
+@dataclass(frozen=True)
+class KnownHead:
+    """The end of a stream as this process last saw it, and the last amnesty that it knew of."""
+
+    head: Head
+    accepted_loss: str = ""
+
+    @classmethod
+    def of(cls, state: State) -> "KnownHead":
+        return cls(state.head, state.accepted_loss.time if state.accepted_loss else "")
+
+
+def load_state(store: Store, stream: str, names: Iterable[str] = ()) -> State | None:
+    """A stream's state with its standing counts and the named blobs; None when there is no such stream.
+
+    Raises StoreUnavailable when unsure, LedgerCorrupt when head, entry and blobs contradict.
+    """
+    for _ in range(_READS):
+        head, blobs = store.load(stream, BESIDE)
+        if head == EMPTY_HEAD:
+            return None
+        if not head.marked:
+            adopt(store, stream)
+            continue
+        state = _restored(store, stream, head, blobs)
+        complete = state and with_blobs(store, state, (*state.standing, *names))
+        if complete is not None:
+            return complete
+    raise StoreUnavailable(f"{stream} moved on each time it was read: ask again")
+
+
+def _restored(store: Store, stream: str, head: Head, blobs: Mapping[str, bytes]) -> State | None:
+    rows = store.entries(stream, head.sequence - 1, 1)
+    if not rows or rows[0].hash != head.hash or entry_hash(rows[0].body) != head.hash:
+        now, _ = store.load(stream, [])
+        if now != head:
+            return None
+        raise LedgerCorrupt(
+            f"the last entry of {stream} ({head.sequence}) is missing or changed: run odometer verify"
+        )
+    if CONFIG_BLOB not in blobs:
+        raise LedgerCorrupt(f"the configuration of {stream} is missing: run odometer verify")
+    time, holds, lexicon = _time_of(stream, rows[0]), blobs.get(HOLDS_BLOB), blobs.get(LEXICON_BLOB)
+    state = State.restore(head, time, blobs[CONFIG_BLOB], holds, lexicon, blobs.get(SESSIONS_BLOB))
+    if state.stream != stream:
+        raise LedgerCorrupt(f"the ledger of {stream} is that of {state.stream}: run odometer verify")
+    return state
+
+
+def with_blobs(store: Store, state: State, names: Iterable[str]) -> State | None:
+    """The state with the counts in the named blobs too; None when its stream moved on meanwhile."""
+    totals = state.totals
+    if totals.complete:
+        return state
+    missing = [name for name in dict.fromkeys(names) if not in_view(totals, name)]
+    if not missing:
+        return state
+    life, windows = dict(totals.life), dict(totals.windows)
+    for start in range(0, len(missing), _TOGETHER):
+        some = missing[start : start + _TOGETHER]
+        head, blobs = store.load(state.stream, some)
+        if head != state.head:
+            return None
+        if not head.marked:
+            raise LedgerCorrupt(f"the mark of the end of {state.stream} is gone: run odometer verify")
+        _read_counts(state, some, blobs, life, windows)
+    return state.moved(state.head, state.time, Totals(totals.grid, life, windows))
+
+
+def catch_up(
+    store: Store, state: State, names: Iterable[str], beside: Sequence[str] = (), keys: Sequence[str] = ()
+) -> tuple[State, View] | None:
+    """What `load_state` gives with the named counts, from a state of before, for less work.
+
+    Also what was seen on the way, with the blobs named in `beside` and the entries of `keys`. None when the
+    state cannot be told for certain, for example when budgets changed or the entry at which `state` ended is
+    gone: then all must be read anew.
+    """
+    names = list(dict.fromkeys(names))
+    if len(names) > _TOGETHER:
+        return None
+    stream, before = state.stream, state.head
+    view = store.view(stream, [*BESIDE, *beside, *names], before.sequence - 1, _CLOSE, keys)
+    head, blobs = view.head, view.blobs
+    if not head.marked or head.sequence < before.sequence or blobs.get(CONFIG_BLOB) != state.config():
+        return None
+    if state.shard is not None and blobs.get(LEXICON_BLOB) != canonical({"losses": state.lexicon.dump()}):
+        return None  # counts are multiples of losses that this state does not know, or knows by other numbers
+    rows = {row.sequence: row for row in view.rows}
+    if head.sequence not in rows:
+        rows |= {row.sequence: row for row in store.entries(stream, head.sequence - 1, 1)}
+    first, last = rows.get(before.sequence), rows.get(head.sequence)
+    if first is None or last is None or (first.hash, last.hash) != (before.hash, head.hash):
+        return None
+    if entry_hash(last.body) != head.hash:
+        return None
+    life: dict[str, Loss] = {}
+    windows: dict[str, InWindow] = {}
+    _read_counts(state, names, blobs, life, windows)
+    totals = Totals(state.dataset.grid, life, windows)
+    holds = _holds_of(stream, blobs.get(HOLDS_BLOB))
+    sessions = _sessions_of(stream, blobs.get(SESSIONS_BLOB))
+    time = _time_of(stream, last)
+    return state.moved(head, time, totals, holds=holds, sessions=sessions, charges=0), view
+
+
+def _sessions_of(stream: str, blob: bytes | None) -> Sessions:
+    try:
+        return load(blob)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise LedgerCorrupt(f"the open sessions of {stream} cannot be read: run odometer verify") from error
+
+
+def _holds_of(stream: str, blob: bytes | None) -> dict[int, str]:
+    try:
+        return read_holds(blob)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise LedgerCorrupt(f"the open holds of {stream} cannot be read: run odometer verify") from error
+
+
+def in_view(totals: Totals, name: str) -> bool:
+    """Whether the count of that blob is among the totals."""
+    if name.startswith(TOTALS):
+        return name[len(TOTALS) :] in totals.life
+    return name[len(WINDOWS) :] in totals.windows
+
+
+def _read_counts(
+    state: State,
+    names: Sequence[str],
+    blobs: Mapping[str, bytes],
+    life: dict[str, Loss],
+    windows: dict[str, InWindow],
+) -> None:
+    grid, always = state.dataset.grid, _from_the_start(state)
+    # Many scopes have the same count: it is read once, and they share it.
+    lost: dict[bytes | None, Loss] = {None: Loss.zero(grid)}
+    within: dict[bytes | None, InWindow] = {None: InWindow("", Loss.zero(grid))}
+    for name in names:
+        blob = blobs.get(name)
+        scope = name.removeprefix(TOTALS).removeprefix(WINDOWS)
+        if blob is None and (scope == DATASET_SCOPE or name.removeprefix(TOTALS) in always):
+            raise LedgerCorrupt(
+                f"the totals of {scope} of {state.stream} are missing: they are not zero, they are unknown; "
+                "run odometer verify"
+            )
+        try:
+            if name.startswith(TOTALS):
+                if blob not in lost:
+                    lost[blob] = state.lexicon.decode(grid, (blob or b"").decode("ascii"))
+                life[scope] = lost[blob]
+            else:
+                if blob not in within:
+                    within[blob] = InWindow.decode(grid, (blob or b"").decode("ascii"), state.lexicon)
+                windows[scope] = within[blob]
+        except ValueError as error:
+            raise LedgerCorrupt(f"the totals of {scope} cannot be read: {error}") from error
+
+
+def _from_the_start(state: State) -> set[str]:
+    """Scopes whose totals are stored from their beginning, so that they can only be missing by a fault."""
+    return {f"partition/{name}" for name in state.partitions}
+
+
+def _time_of(stream: str, row: Row) -> str:
+    try:
+        entry = content(row, stream)
+        check_format(stream, entry.get("v"))
+        return str(entry["time"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerCorrupt(
+            f"entry {row.sequence} of {stream} cannot be read: run odometer verify"
+        ) from error
+
+
+def recount_recent(store: Store, state: State) -> None:
+    """Raise LedgerCorrupt unless the dataset's stored total is what the entries since a checkpoint come to.
+
+    Done when a process first meets a dataset: a bounded number of entries, and a total that was lost or
+    lowered beside them is found before anything is admitted on it. `odometer verify` counts all of them.
+    """
+    name, head, grid = state.stream, state.head, state.dataset.grid
+    checkpoint = head.sequence // CHECKPOINT_EVERY * CHECKPOINT_EVERY
+    after = max(0, checkpoint - 1)
+    try:
+        rows = store.entries(name, after, head.sequence - after)
+        entries = list(contents(rows, name))
+        if not rows or rows[-1].hash != head.hash:
+            raise LedgerCorrupt(f"the last entries of {name} are not its own: run odometer verify")
+        if checkpoint and "totals" not in entries[0]:
+            return  # that number fell to an entry that is no charge
+        spent = Loss.decode(grid, entries[0]["totals"]) if checkpoint else Loss.zero(grid)
+        for entry in entries[1:]:  # the first is the checkpoint, or the opening
+            spent = count_entry(grid, state.composition, spent, entry)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise LedgerCorrupt(f"the last entries of {name} cannot be read: run odometer verify") from error
+    if spent != state.spent:
+        raise LedgerCorrupt(
+            f"the stored total of {name} is not what its entries come to: nothing is admitted until a person "
+            "has looked; run odometer verify"
+        )
+
+
+def count_entry(
+    grid: Grid, composition: str, spent: Loss, entry: Mapping[str, Any], scope: str = DATASET_SCOPE
+) -> Loss:
+    """A scope's total after one more entry, whatever its type. Not for kinds of mechanisms."""
+    if entry["type"] not in ("charged", "held", "settled"):
+        return spent
+    about = entry["held"] if entry["type"] == "settled" else entry
+    if scope not in touched_by(about).scopes(composition):
+        return spent
+    if entry["type"] == "settled":
+        spent = spent.minus(total(grid, entry_losses(grid, about)))
+    return spent.plus(total(grid, entry_losses(grid, entry)))
+
+
+def check_history(store: Store, stream: str, seen: KnownHead | None, state: State | None) -> None:
+    """Raise LedgerRolledBack unless what was seen of a stream still is part of it, or a person forgave it."""
+    head = state.head if state else EMPTY_HEAD
+    if seen is None or head == seen.head:
+        return
+    number = seen.head.sequence
+    rows = store.entries(stream, number - 1, 1) if head.sequence >= number else []
+    if rows and rows[0].hash == seen.head.hash:
+        return
+    accepted_loss = state.accepted_loss if state else None
+    if (
+        accepted_loss is not None
+        and accepted_loss.time > seen.accepted_loss
+        and number <= accepted_loss.lost.sequence
+    ):
+        return
+    raise LedgerRolledBack(
+        f"entry {number} of the ledger of {stream} was there and is gone or differs: nothing is admitted "
+        "until a person has looked: restore the store, or decide with `odometer unfreeze` to go on without "
+        "what was lost",
+        sequence=number,
+    )

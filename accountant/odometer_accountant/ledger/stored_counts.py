@@ -1,0 +1,125 @@
+"""What is stored beside a stream's entries, compared with what the entries come to."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from odometer_accountant.ledger.blobs import (
+    CONFIG_BLOB,
+    HOLDS_BLOB,
+    LEXICON_BLOB,
+    SESSIONS_BLOB,
+    TOTALS,
+    WINDOWS,
+)
+from odometer_accountant.ledger.findings import Finding, parting
+from odometer_accountant.ledger.state import State
+from odometer_accountant.ledger.totals import InWindow
+from odometer_accountant.stores import Examined, Store
+
+PAGE: Final = 128
+"""Blobs whose names are read at once."""
+BESIDE: Final = (CONFIG_BLOB, HOLDS_BLOB, LEXICON_BLOB, SESSIONS_BLOB)
+"""What of a state is stored beside the entries, but for its counts."""
+_ABSENT: Final = {
+    CONFIG_BLOB: ("configuration", b""),
+    HOLDS_BLOB: ("list of open holds", b"{}"),
+    LEXICON_BLOB: ("lexicon", b""),
+    SESSIONS_BLOB: ("list of open sessions", b"{}"),
+}
+"""What each is called, and what it says where there is none."""
+_UNSAID: Final[dict[str, Any]] = {"partitions": [], "shard": None}
+"""What a configuration of format 1 did not say."""
+_UNSAID_OF_DATASET: Final[dict[str, Any]] = {"composition": "sequential", "shards": 0}
+
+Report = Callable[[Finding], None]
+
+
+def counts_of(state: State) -> set[str]:
+    """Names of the blobs that the entries come to."""
+    totals = state.totals
+    return {TOTALS + scope for scope in totals.life} | {WINDOWS + key for key in totals.windows}
+
+
+def counts_in(store: Store, stream: str) -> Iterator[str]:
+    """Names of the blobs that are stored."""
+    for prefix in (TOTALS, WINDOWS):
+        after = ""
+        while page := store.names(stream, prefix, after, PAGE):
+            yield from page
+            after = page[-1]
+
+
+def compare(
+    state: State, names: Sequence[str], stored: Examined, report: Report, ours: Mapping[str, bytes]
+) -> None:
+    """Report where the blobs of `names`, and those that are always there, part from what a state comes to.
+
+    `ours` is `state.blobs()`.
+    """
+    blobs = stored.blobs
+    for name in (*BESIDE, *names):
+        if not _differs(name, state, blobs.get(name), ours.get(name), report) and name in stored.faults:
+            # It says what it should, and the service does not believe it.
+            report(Finding(state.stream, f"what is stored of it {stored.faults[name]}", scope=name))
+
+
+def _differs(name: str, state: State, blob: bytes | None, ours: bytes | None, report: Report) -> bool:
+    """Whether a blob says something else than its entries, which then is reported."""
+    if name not in _ABSENT:
+        return (blob is None or blob != ours) and _compare_count(name, state, blob, report)
+    what, absent = _ABSENT[name]
+    if _same(name, absent if blob is None else as_bytes(blob), absent if ours is None else ours):
+        return False
+    report(Finding(state.stream, f"its stored {what} is not what its entries say", scope=name))
+    return True
+
+
+def _compare_count(name: str, state: State, blob: bytes | None, report: Report) -> bool:
+    """Whether it differs, which then is reported."""
+    scope, life = name.removeprefix(TOTALS).removeprefix(WINDOWS), name.startswith(TOTALS)
+
+    def part(what: str, coordinate: str | None = None) -> bool:
+        report(Finding(state.stream, what, state.head.sequence, scope, coordinate))
+        return True
+
+    grid = state.dataset.grid
+    within = None if life else state.totals.windows.get(scope)
+    ours = state.totals.life.get(scope) if life else within.loss if within else None
+    if blob is None:
+        return part("its totals are missing from the store")
+    try:
+        line = as_bytes(blob).decode("ascii")
+        words = state.lexicon
+        counted = None if life else InWindow.decode(grid, line, words)
+        theirs = words.decode(grid, line) if counted is None else counted.loss
+    except ValueError as error:
+        return part(f"its stored totals cannot be read: {error}")
+    if ours is None:
+        return part("the store holds totals of it, but no entry moved them")
+    if within is not None and not line.startswith(f"{within.name} "):
+        return part(f"the store counts the window {line.partition(' ')[0]}, the entries {within.name}")
+    if differs := parting(theirs, ours):
+        return part(
+            f"the store holds {differs.theirs}, the entries add up to {differs.ours}{differs.also}",
+            differs.where,
+        )
+    if within is not None and counted is not None and counted.open != within.open:
+        return part("the store says otherwise than the entries what of it is open")
+    return False
+
+
+def _same(name: str, theirs: bytes, ours: bytes) -> bool:
+    """Whether a stored blob says what it should; of format 1, a configuration may leave some of it unsaid."""
+    if theirs == ours or name != CONFIG_BLOB:
+        return theirs == ours
+    try:
+        said, due = json.loads(theirs), json.loads(ours)
+        return bool({**_UNSAID, **said, "dataset": {**_UNSAID_OF_DATASET, **said["dataset"]}} == due)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def as_bytes(value: Any) -> bytes:
+    """What a store gave as bytes; somebody's database tool may have written text in their place."""
+    return value if isinstance(value, bytes) else str(value).encode()

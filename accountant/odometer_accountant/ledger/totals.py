@@ -1,0 +1,222 @@
+"""What scopes have spent, for life and within windows, as charges are added and holds settled. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from odometer_accountant.errors import LedgerCorrupt
+from odometer_accountant.ledger.loss_dictionary import LossDictionary
+from odometer_accountant.numerics.grid import Grid
+from odometer_accountant.numerics.loss import Loss, total
+from odometer_accountant.scopes import AffectedScopes, in_window, split
+from odometer_accountant.windows import Window, window_name
+
+SESSION: Final = "~"
+"""How the key of an open session starts: it sorts after the name of every window, for it has no last one."""
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """How long a charge may go on releasing: it counts in every window until then."""
+
+    expires: str | None = None
+    """Of a hold: when it can no longer be settled, a ledger timestamp."""
+    session: int | None = None
+    """Of a step of a session: the number of the entry that opened it, until it is closed."""
+
+    def key(self, window: Window) -> str:
+        """What is open until the same moment has the same key, in the counts of one kind of window."""
+        if self.session is not None:
+            return f"{SESSION}{self.session}"
+        return window_name(window, self.expires or "")
+
+
+@dataclass(frozen=True, slots=True)
+class InWindow:
+    """What counts in one window of a scope: `name` says which. In a later one what is open then counts."""
+
+    name: str
+    loss: Loss
+    open: Mapping[str, Loss] = field(default_factory=dict)
+    """What is open and so counts in later windows too: by the last window that holds reach, or of a session
+    by its key. All of it is in `loss`."""
+
+    def encode(self, lexicon: LossDictionary) -> str:
+        """One line: the window's name, then the loss, then what is open of it."""
+        parts = [f";{key} {lexicon.encode(loss)}" for key, loss in sorted(self.open.items())]
+        return f"{self.name} {lexicon.encode(self.loss)}{''.join(parts)}"
+
+    @classmethod
+    def decode(cls, grid: Grid, line: str, lexicon: LossDictionary) -> Self:
+        """The inverse of `encode`. Raises ValueError for anything else."""
+        first, *others = (part.partition(" ") for part in line.split(";"))
+        still = {key: lexicon.decode(grid, loss) for key, _, loss in others}
+        if len(still) != len(others) or any(not key or loss.is_zero for key, loss in still.items()):
+            raise ValueError(f"not what is open in a window: {line[:80]!r}")
+        return cls(first[0], lexicon.decode(grid, first[2]), still)
+
+    def at(self, name: str) -> "InWindow":
+        """As the window of that name has it: a later one starts with what reaches it."""
+        if name <= self.name:
+            return self
+        still = {key: loss for key, loss in self.open.items() if key >= name}
+        return InWindow(name, total(self.loss.grid, still.values()), still)
+
+    def plus(self, loss: Loss, key: str | None = None) -> "InWindow":
+        """With a loss more, which reaches later windows where it has a key."""
+        if key is None or loss.is_zero:
+            return InWindow(self.name, self.loss.plus(loss), self.open)
+        before = self.open.get(key)
+        still = {**self.open, key: loss if before is None else before.plus(loss)}
+        return InWindow(self.name, self.loss.plus(loss), still)
+
+    def settled(self, held: Loss, unused: Loss, key: str) -> "InWindow":
+        """Without what was not used of a hold, and with the rest of it no longer open."""
+        left = self.open.get(key, Loss.zero(held.grid)).minus(held)
+        return InWindow(self.name, self.loss.minus(unused), self._open_but(key, left))
+
+    def ended(self, key: str) -> "InWindow":
+        """With what has that key no longer open: it stays in this window."""
+        return InWindow(self.name, self.loss, self._open_but(key, None))
+
+    def _open_but(self, key: str, left: Loss | None) -> dict[str, Loss]:
+        still = {other: loss for other, loss in self.open.items() if other != key}
+        return still if left is None or left.is_zero else {**still, key: left}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The totals that were asked for; `complete` when every scope that has any is among them.
+
+    A total that is not there was not read: it is unknown, and never taken for nothing spent.
+    """
+
+    grid: Grid
+    life: Mapping[str, Loss]
+    windows: Mapping[str, InWindow]
+    """By `scope@window`."""
+    complete: bool = False
+
+    def of(self, scope: str) -> Loss:
+        """For life. Raises LedgerCorrupt when it was not read."""
+        found = self.life.get(scope)
+        if found is None:
+            if not self.complete:
+                raise LedgerCorrupt(f"the totals of {scope} were not read: nothing is decided without them")
+            return Loss.zero(self.grid)
+        return found
+
+    def within(self, scope: str, window: Window, time: str) -> Loss:
+        """In the window that `time` lies in. Raises LedgerCorrupt when it was not read."""
+        return self._window(scope, window, time).loss
+
+    def _window(self, scope: str, window: Window, time: str) -> InWindow:
+        found = self.windows.get(in_window(scope, window))
+        if found is None:
+            if not self.complete:
+                raise LedgerCorrupt(f"the {window} of {scope} was not read: nothing is decided without it")
+            return InWindow(window_name(window, time), Loss.zero(self.grid))
+        return found.at(window_name(window, time))
+
+    def plus(
+        self,
+        added: Mapping[str, Loss],
+        windows: Iterable[tuple[str, Window]],
+        time: str,
+        lasting: Lasting | None = None,
+    ) -> "Totals":
+        """With `added` to its scopes, and to the windows of these that are counted; all move together.
+
+        Of a charge that goes on releasing `lasting` says until when: later windows then start with it.
+        """
+        life, within = dict(self.life), dict(self.windows)
+        for scope, loss in added.items():
+            life[scope] = self.of(scope).plus(loss)
+        for scope, window in windows:
+            key = None if lasting is None else lasting.key(window)
+            within[in_window(scope, window)] = self._window(scope, window, time).plus(added[scope], key)
+        return Totals(self.grid, life, within, self.complete)
+
+    def carried(
+        self,
+        added: Mapping[str, Loss],
+        windows: Iterable[tuple[str, Window]],
+        time: str,
+        lasting: Lasting,
+        counted: Mapping[str, str],
+    ) -> "Totals":
+        """With what is open already counted in these windows too, and in later ones that it reaches.
+
+        `counted` names the windows that have it, by scope@window: there it only begins to be open.
+        """
+        within = dict(self.windows)
+        for scope, window in windows:
+            key, now = in_window(scope, window), self._window(scope, window, time)
+            if lasting.key(window) < now.name:
+                continue  # it ended in a window before this one
+            more = now.plus(added[scope], lasting.key(window))
+            within[key] = InWindow(now.name, now.loss, more.open) if counted.get(key) == now.name else more
+        return Totals(self.grid, self.life, within, self.complete)
+
+    def settled(
+        self,
+        held: Mapping[str, Loss],
+        unused: Mapping[str, Loss],
+        windows: Iterable[tuple[str, Window]],
+        time: str,
+        expires: str,
+    ) -> "Totals":
+        """With what was not used of a hold out of its scopes and of their windows, and the hold not open."""
+        life, within, lasting = dict(self.life), dict(self.windows), Lasting(expires)
+        for scope, loss in unused.items():
+            life[scope] = self.of(scope).minus(loss)
+        for scope, window in windows:
+            now = self._window(scope, window, time)
+            key = lasting.key(window)
+            within[in_window(scope, window)] = now.settled(held[scope], unused[scope], key)
+        return Totals(self.grid, life, within, self.complete)
+
+    def ended(self, session: int, windows: Iterable[tuple[str, Window]], time: str) -> "Totals":
+        """With a session no longer open: it counts in the windows of `time`, and in none after them."""
+        within = dict(self.windows)
+        for scope, window in windows:
+            key = Lasting(session=session).key(window)
+            within[in_window(scope, window)] = self._window(scope, window, time).ended(key)
+        return Totals(self.grid, self.life, within, self.complete)
+
+    def minus(self, taken: Mapping[str, Loss], counted: Mapping[str, str]) -> "Totals":
+        """With `taken` out of its scopes, and out of the windows that it was counted in, where they last.
+
+        For the settlement of a hold that is not counted as open: formats up to 3 had no others.
+        """
+        life, within = dict(self.life), dict(self.windows)
+        for scope, loss in taken.items():
+            life[scope] = self.of(scope).minus(loss)
+        for key, name in counted.items():
+            now = within.get(key)
+            if now is not None and now.name == name:
+                less = now.loss.minus(taken[key.rpartition("@")[0]])
+                within[key] = InWindow(name, less, now.open)
+        return Totals(self.grid, life, within, self.complete)
+
+
+def added(
+    grid: Grid, composition: str, touched: AffectedScopes, kinds: Sequence[str], losses: Sequence[Loss]
+) -> dict[str, Loss]:
+    """What each scope gains by a charge: all of it, but a kind of mechanism its own part."""
+    whole = losses[0] if len(losses) == 1 else total(grid, losses)
+    gained = dict.fromkeys(touched.scopes(composition), whole)
+    if composition != "by_unit":
+        for kind, loss in zip(kinds, losses, strict=True):
+            scope = f"mechanism/{kind}"
+            gained[scope] = gained[scope].plus(loss) if scope in gained else loss
+    return gained
+
+
+def counted_windows(
+    scopes: Iterable[str], windows: Mapping[str, tuple[Window, ...]]
+) -> list[tuple[str, Window]]:
+    """The windows to count for `scopes`, given those that budgets need by kind of scope."""
+    if not windows:
+        return []
+    return [(scope, window) for scope in scopes for window in windows.get(split(scope)[0], ())]

@@ -1,0 +1,214 @@
+"""What a mechanism is: one frozen class that states the loss of ONE release. Subclassing registers it."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, ForwardRef, Self
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from odometer_accountant.model import STORED, Model
+from odometer_accountant.numerics.grid import Grid
+from odometer_accountant.numerics.loss import Curve
+from odometer_accountant.plain_text import fault
+
+
+class Adjacency(StrEnum):
+    """When two datasets are neighbours."""
+
+    add_remove = "add_remove"
+    """One unit is added or removed."""
+    replace_one = "replace_one"
+    """One unit's data is replaced by any other; the number of units is public."""
+    zero_out = "zero_out"
+    """One unit's data is replaced by a blank that contributes nothing; the number of units is public."""
+
+
+EVERY_ADJACENCY = frozenset(Adjacency)
+
+
+def _plain(text: str, info: ValidationInfo) -> str:
+    why = None if info.context == STORED else fault(text)
+    if why is not None:
+        raise ValueError(why)
+    return text
+
+
+PLAIN: Final = AfterValidator(_plain)
+"""Of text that people read: one line, and all of it can be seen. What a ledger holds is taken as it is."""
+
+
+DEPTH_MAX: Final = 4
+"""Of mechanisms within mechanisms."""
+
+
+class Mechanism(Model):
+    """A parameterised DP computation. It never sees a count, a total, a budget or a store.
+
+    A subclass declares `kind: Literal[...]`, bounded fields with docstrings, the class facts below,
+    `curve(grid)` and, where a parameter buys privacy, `noisier(factor)`; where one is a δ,
+    `less_delta(factor)`.
+    """
+
+    if TYPE_CHECKING:
+        kind: str
+
+    title: ClassVar[str]
+    purpose: ClassVar[str]
+    """What it is for, one sentence."""
+    formula: ClassVar[str]
+    source: ClassVar[str]
+    """Paper and theorem."""
+    adjacencies: ClassVar[frozenset[Adjacency]] = EVERY_ADJACENCY
+    """Where the analysis holds."""
+    elsewhere: ClassVar[str] = ""
+    """What to use under the other adjacencies."""
+    avoid: ClassVar[str] = ""
+    """When not to use it."""
+    examples: ClassVar[tuple[dict[str, Any], ...]]
+
+    registry: ClassVar[dict[str, type["Mechanism"]]] = {}
+
+    @model_validator(mode="after")
+    def _not_too_deep(self) -> Self:
+        if self.depth() > DEPTH_MAX:
+            raise ValueError(f"mechanisms nested {DEPTH_MAX + 1} deep: at most {DEPTH_MAX} work")
+        return self
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if "kind" not in cls.model_fields:
+            return  # what some mechanisms share is none
+        kind = cls.model_fields["kind"].default
+        if Mechanism.registry.setdefault(kind, cls) is not cls:
+            raise TypeError(f"two mechanisms call themselves {kind!r}")
+
+    def curve(self, grid: Grid) -> Curve:
+        """The loss of one release on `grid`: an upper bound of every coordinate."""
+        raise NotImplementedError
+
+    def noisier(self, factor: float) -> Self | None:
+        """The same release with `factor` times the noise, None when no parameter buys privacy."""
+        del factor
+        return None
+
+    def less_delta(self, factor: float) -> Self | None:
+        """The same release with its δ over `factor`, 1 or more, and nothing else; None when it has none."""
+        del factor
+        return None
+
+    def parts(self) -> "tuple[Mechanism, ...]":
+        """The mechanisms that this one is made of."""
+        return ()
+
+    def depth(self) -> int:
+        """1 for a mechanism without parts, else one more than its deepest part."""
+        return 1 + max((part.depth() for part in self.parts()), default=0)
+
+    def analysed_under(self) -> frozenset[Adjacency]:
+        """Where the analysis holds with these parameters, whatever its parts are."""
+        return self.adjacencies
+
+    def instead(self) -> str:
+        """What to use under the other adjacencies."""
+        return self.elsewhere
+
+    def valid_under(self) -> frozenset[Adjacency]:
+        """Where the analysis holds, of this mechanism and of its parts."""
+        return self.analysed_under().intersection(*(part.valid_under() for part in self.parts()))
+
+    def first_invalid(self, adjacency: Adjacency) -> "Mechanism | None":
+        """This mechanism, or the part of it, that is not analysed under `adjacency`; None when all are."""
+        if adjacency not in self.analysed_under():
+            return self
+        return next((found for part in self.parts() if (found := part.first_invalid(adjacency))), None)
+
+    def notes(self) -> "tuple[str, ...]":
+        """What the caller should know of how this and its parts are charged; mostly nothing."""
+        own = self.note()
+        return (*((own,) if own else ()), *(note for part in self.parts() for note in part.notes()))
+
+    def as_gaussian(self) -> float | None:
+        """Noise multiplier, rounded down, of a Gaussian mechanism whose pair of outputs dominates this one's.
+
+        None when there is none: a discrete Gaussian, for one, is no such thing.
+        """
+        return None
+
+    def note(self) -> str | None:
+        """What the caller should know of how this is charged, without its parts; None for nothing."""
+        return None
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document, without what was not given."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+if TYPE_CHECKING:
+    Base = Mechanism
+else:
+    # Any mechanism of the registry: resolved in the package's __init__, when all are known.
+    # Its schema is kept short: spelled out, every mechanism would hold every other, to any depth.
+    Base = Annotated[
+        ForwardRef("AnyMechanism"),
+        WithJsonSchema({"type": "object", "title": "mechanism", "required": ["kind"]}),
+    ]
+
+
+class Around(Mechanism):
+    """What mechanisms around one other, their `base`, share."""
+
+    if TYPE_CHECKING:
+        base: Base
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return (self.base,)
+
+    def noisier(self, factor: float) -> Self | None:
+        base = self.base.noisier(factor)
+        return None if base is None else self.model_copy(update={"base": base})
+
+    def less_delta(self, factor: float) -> Self | None:
+        base = self.base.less_delta(factor)
+        return None if base is None else self.model_copy(update={"base": base})
+
+
+def bounded(value: float, least: float, most: float) -> float:
+    """`value` brought into the range that a field takes."""
+    return min(max(value, least), most)
+
+
+Monotone = Annotated[bool | None, Field(strict=True)]
+"""That all scores or queries move in one direction when one unit's data goes: the caller's claim."""
+MONOTONE: Final = "monotone"
+NONE_MONOTONE: Final = (
+    "a unit that is replaced makes some scores rise while others fall, so none are monotone there: state ε "
+    "as of other scores, twice as much for the same noise, and leave monotone out"
+)
+"""Why the claim is refused under replace_one, and what works."""
+
+
+class OneDirection(Mechanism):
+    """What mechanisms share whose ε is half where all scores or queries move in one direction."""
+
+    if TYPE_CHECKING:
+        monotone: Monotone
+
+    @field_validator(MONOTONE, mode="after", check_fields=False)
+    @classmethod
+    def _true_or_not_said(cls, value: bool | None) -> bool | None:
+        return value or None  # the document without it stands for the same charge
+
+    def analysed_under(self) -> frozenset[Adjacency]:
+        return self.adjacencies - {Adjacency.replace_one} if self.monotone else self.adjacencies
+
+    def instead(self) -> str:
+        if not self.monotone:
+            return self.elsewhere
+        return NONE_MONOTONE

@@ -1,0 +1,1 @@
+"""Reads of a ledger: readings, advice, receipts, history, lineage. They change nothing."""

@@ -1,0 +1,135 @@
+"""What is to be said of a dataset or a budget that is taken as it is, and may not be what was meant."""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from odometer_accountant.budgets.kinds import ApproximateBudget, Budget, GdpBudget, RenyiBudget, ZcdpBudget
+from odometer_accountant.ledger.dataset import BudgetVersion
+from odometer_accountant.ledger.state import State
+from odometer_accountant.mechanisms import Adjacency, Mechanism
+from odometer_accountant.mechanisms import local as _local
+from odometer_accountant.mechanisms import local_reports as _local_reports
+from odometer_accountant.numerics import conversions
+from odometer_accountant.queries.readings import LIMITS_OF_A_PATH, standing_count
+from odometer_accountant.requests.bodies import CreateDataset
+
+_LARGE_DELTA: Final = 1e-3
+"""One over a thousand units: few datasets that anybody counts losses of are smaller."""
+LOCAL: Final = tuple(
+    kind
+    for kind, one in sorted(Mechanism.registry.items())
+    if one.__module__ in (_local.__name__, _local_reports.__name__)
+    and one.adjacencies == {Adjacency.replace_one}
+)
+"""The local randomisers."""
+_LARGE_EPSILON: Final = 20.0
+"""e^20 is half a thousand million: what one unit does may be as much likelier as this."""
+
+
+def notes(request: CreateDataset) -> list[str]:
+    """What whoever opens a dataset should know of it; mostly nothing. None of it can be changed later."""
+    found = []
+    if request.delta >= _LARGE_DELTA:
+        found.append(
+            f"δ is {request.delta:g}: nothing is promised with that probability. It should be well below one "
+            f"over the number of units, so this is for far fewer than {1 / request.delta:.0f} of them"
+        )
+    for budget in request.budgets:
+        found += _said(budget, request.delta)
+    if request.composition == "by_unit" and request.adjacency is not Adjacency.replace_one:
+        found.append(
+            f"every local randomiser will be refused here: {', '.join(LOCAL)} are analysed under "
+            f"replace_one, and this dataset has adjacency {request.adjacency.value}"
+        )
+    return found
+
+
+def changed(before: Budget, entry: BudgetVersion, spent: float | None) -> str | None:
+    """What is to be said of a budget whose limit is another one now; None where it is not.
+
+    `spent` is what counts against it, where that is one number.
+    """
+    budget, kind = entry.budget, str(entry.budget.document()["kind"])
+    was, now = before.limit(), budget.limit()
+    if type(budget) is not type(before) or was == now:
+        return None
+    if now > was:
+        return (
+            f"the limit was raised from {was:g} to {now:g}: what people were promised before no longer "
+            "holds, the higher limit does"
+        )
+    said = f"the limit was lowered from {was:g} to {now:g}"
+    if spent is not None and spent > now:
+        said += f", below the {spent:g} that are spent: nothing more is admitted"
+    largest = entry.largest
+    if largest is None or largest <= now:
+        return said + ("" if "below" in said else ": less is admitted from here on")
+    if kind in LIMITS_OF_A_PATH:
+        return f"{said}. What was admitted under the higher limit stays out: nothing that is out is undone"
+    return (
+        f"{said}. The guarantee stays the largest limit that was in force, {largest:g}: one that is lowered "
+        f"after looking is no promise of kind {kind}"
+    )
+
+
+def about_budget(state: State, budget: Budget, change: str | None = None) -> list[str]:
+    """What is to be said of a budget that was added or changed, as `state` has it now, beside `change`."""
+    already = None if change and "that are spent" in change else spent_already(state, budget.name)
+    return [*_said(budget, float(state.dataset.delta)), *([already] if already else [])]
+
+
+def _said(budget: Budget, delta: float) -> list[str]:
+    about = (above_dataset(budget, delta), large_epsilon(budget, delta))
+    return [said for said in about if said is not None]
+
+
+def large_epsilon(budget: Budget, delta: float) -> str | None:
+    """What is to be said of a budget that hardly promises anything at the dataset's δ; None of others."""
+    epsilon, at = _epsilon_of(budget, delta)
+    if not epsilon > _LARGE_EPSILON:
+        return None
+    each = "" if budget.window is None else f" within one {budget.window}"
+    return (
+        f"budget {budget.name} allows an ε of {epsilon:.4g}{at}{each}: one unit's data may make an outcome "
+        f"10^{epsilon / math.log(10):.0f} times as likely, which hardly protects anybody: most stay below 10"
+    )
+
+
+def _epsilon_of(budget: Budget, delta: float) -> tuple[float, str]:
+    """ε of a budget's promise, and the δ at which it is read, in words."""
+    if isinstance(budget, ZcdpBudget):
+        return conversions.zcdp_epsilon(budget.rho, delta), f" at δ = {delta:g}"
+    if isinstance(budget, GdpBudget):
+        return conversions.gdp_epsilon(budget.mu, delta), f" at δ = {delta:g}"
+    if isinstance(budget, RenyiBudget):
+        order, lost = np.array([budget.order]), np.array([budget.epsilon])
+        return float(conversions.rdp_epsilons(lost, order, delta)[0]), f" at δ = {delta:g}"
+    return budget.limit(), f" at δ = {budget.delta:g}" if isinstance(budget, ApproximateBudget) else ""
+
+
+def spent_already(state: State, budget_name: str) -> str | None:
+    """What is to be said of a budget whose limit is below what is spent; None for any other, or where each of
+    many scopes has it and their counts are not at hand.
+    """
+    limit = next(one for one in state.limits if one.rule.name == budget_name)
+    spent = standing_count(state, limit)
+    if spent is None or limit.rule.allows(spent):
+        return None
+    lost = limit.rule.spent(spent)
+    said = "what is spent has no bound in it" if math.isinf(lost) else f"{lost:.6g} is spent already"
+    return (
+        f"budget {budget_name}: the limit is {limit.rule.limit:g} and {said}. Nothing more is admitted while "
+        "this limit stands, and what went out stays out"
+    )
+
+
+def above_dataset(budget: Budget, delta: float) -> str | None:
+    """What is to be said of a budget whose δ is above the dataset's; None for any other."""
+    if not isinstance(budget, ApproximateBudget) or budget.delta <= delta:
+        return None
+    return (
+        f"budget {budget.name} promises its ε at δ = {budget.delta:g}, which is above the dataset's "
+        f"{delta:g}, the δ of the readings: the two are not comparable"
+    )

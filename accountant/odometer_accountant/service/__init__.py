@@ -1,0 +1,1 @@
+"""The accountant for one store: what the HTTP service, the command line and the embedded client call."""

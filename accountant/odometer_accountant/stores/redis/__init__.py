@@ -1,0 +1,31 @@
+"""The store for when one machine is not enough: a Redis server, a Sentinel service or a Redis Cluster.
+
+An append is one Lua script in the slot of its stream, and is answered once the server has it on disk: the
+server's settings are checked for that on every new connection.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odometer_accountant.stores.redis.store import RedisStore
+
+
+def open_url(url: str, *, allow_volatile: bool = False) -> "RedisStore":
+    """Open the store at `url`; odometer_accountant.stores.redis.address lists the forms and the options.
+
+    ValueError: the URL is not valid, the driver is not installed, or a server may lose what it acknowledged
+    (not with `allow_volatile`, which logs a warning instead). StoreUnavailable: no server answers.
+    """
+    from odometer_accountant.stores.redis.address import parse
+
+    address = parse(url)
+    try:
+        from odometer_accountant.stores.redis.store import RedisStore
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        raise ValueError(
+            "A Redis store needs the driver of Redis, which is not installed here: "
+            "pip install 'privacy-odometer[redis]'"
+        ) from error
+    return RedisStore(address, allow_volatile=allow_volatile)

@@ -1,0 +1,52 @@
+"""What goes wrong on the way to Redis, in the words of the store."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+
+from odometer_accountant.errors import LedgerCorrupt, StoreUnavailable
+from odometer_accountant.stores.redis.scripts import DAMAGED
+
+# Error replies that say that the content itself is wrong, rather than that it cannot be reached.
+_DAMAGE: Final = (
+    DAMAGED,
+    "WRONGTYPE",
+    "Invalid stream ID",
+    "The ID specified in XADD is equal or smaller",
+)
+
+
+class UnsafeServer(Exception):
+    """A server that may lose what it acknowledged, or that cannot be asked whether it would."""
+
+
+@contextmanager
+def certain(doing: str, *, unsafe_is_usage: bool = False) -> Iterator[None]:
+    """Turn whatever the client library or the network reports into StoreUnavailable or LedgerCorrupt.
+
+    `unsafe_is_usage`: an unsafe server gives ValueError, as other settings that cannot work.
+    """
+    try:
+        yield
+    except ResponseError as error:
+        if any(sign in str(error) for sign in _DAMAGE):
+            said = str(error).partition(DAMAGED)[2].split(" script:")[0].strip() or str(error)
+            raise LedgerCorrupt(f"Could not {doing}: the ledger is damaged ({said})") from error
+        raise StoreUnavailable(f"Could not {doing}: the Redis server said: {error}") from error
+    except UnicodeDecodeError:
+        raise LedgerCorrupt(f"Could not {doing}: a name is damaged (no UTF-8)") from None
+    except UnsafeServer as error:
+        if unsafe_is_usage:
+            raise ValueError(str(error)) from error
+        raise StoreUnavailable(f"Could not {doing}. {error}") from error
+    except AuthenticationError as error:
+        raise StoreUnavailable(
+            f"Could not {doing}: the Redis server refused the login ({error}). "
+            "Check the user and the password in the store's URL."
+        ) from error
+    except RedisError as error:
+        raise StoreUnavailable(f"Could not {doing}: {error}") from error
+    except OSError as error:
+        raise StoreUnavailable(f"Could not {doing}: {error.strerror or error}") from error

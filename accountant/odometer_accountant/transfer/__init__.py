@@ -1,0 +1,1 @@
+"""A ledger as a file, and a file as a ledger."""

@@ -1,0 +1,5 @@
+"""`python -m privacy_odometer`: the command line `odometer`."""
+
+from privacy_odometer.cli import main
+
+main()

@@ -1,0 +1,39 @@
+"""Whose key it is, before anything else of a request is looked at."""
+
+import asyncio
+
+from odometer_accountant.service.api_keys import Identity, KeyRing, Role, allowed
+from privacy_odometer.threads import in_thread
+
+
+class Doorkeeper:
+    """Recognises keys for one event loop: one that is known from memory, without a thread.
+
+    However many unknown tokens come, one look at the store is under way.
+    """
+
+    def __init__(self, ring: KeyRing, limit_s: float) -> None:
+        self._ring = ring
+        self._limit_s = limit_s
+        self._looking: asyncio.Task[None] | None = None
+
+    async def admit(self, token: str | None, role: Role) -> Identity:
+        """Whose token it is. Raises Unauthenticated, Forbidden, StoreUnavailable."""
+        if token is not None and not self._ring.settled(token):
+            await self._look(token)
+        return allowed(self._ring.cached(token), role)
+
+    async def _look(self, token: str) -> None:
+        """Read the keys that others have changed.
+
+        A look that began before this request may have missed a key that was made, or revoked, since: so the
+        one after it is awaited, which all share.
+        """
+        before = self._looking
+        if before is not None and not before.done():
+            await asyncio.wait({before})
+            if self._ring.settled(token):
+                return
+        if self._looking is before or self._looking is None:
+            self._looking = asyncio.ensure_future(in_thread(self._limit_s, self._ring.refresh))
+        await asyncio.shield(self._looking)

@@ -1,0 +1,117 @@
+"""`odometer events`: what a plan that is written as a DpEvent costs, charged or only checked."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from odometer_accountant.bounds import BODY_MAX
+from odometer_client import wording
+from odometer_client.connection import DEFAULT_URL
+from odometer_client.wording import mechanism_words
+from privacy_odometer.cli import errors, parsing
+from privacy_odometer.cli.charges import certain, in_epsilon, show_answer, show_notes, show_receipt
+from privacy_odometer.cli.options import (
+    Again,
+    AllPartitions,
+    Dataset,
+    Partition,
+    Principal,
+    about,
+    reads_several,
+)
+from privacy_odometer.cli.output import Format, Key, Output, Url, connected, end, out, plain, print_json
+
+STREAM: Final = "-"
+"""In place of a file: the standard input."""
+
+
+def events(
+    dataset: Dataset,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A DpEvent as JSON; - is the standard input.", show_default=False
+        ),
+    ],
+    adjacency: Annotated[
+        str,
+        typer.Option(
+            metavar="ADJACENCY",
+            help="Under which the event's numbers hold, since an event does not say; refused if the "
+            "dataset's differs.",
+            show_default=False,
+        ),
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only ask whether it would fit, and charge nothing.")
+    ] = False,
+    partition: Partition = None,
+    all_partitions: AllPartitions = False,
+    principal: Principal = None,
+    idempotency_key: Again = None,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    format_: Output = Format.text,
+) -> None:
+    """Charge a whole plan that is written as a DpEvent of dp_accounting, before its first step.
+
+    Release only when the exit status is 0, and not after --check, whose 0 says that it would fit.
+
+    odometer events adult plan.json --adjacency add_remove --check
+
+    Says what the plan comes to, and which parts lose nothing. An event that is not known is refused by its
+    name and place.
+    """
+    from odometer_client.keys import new_key
+
+    if check and idempotency_key:
+        raise typer.BadParameter("--check charges nothing: leave --idempotency-key out")
+    event = read_event(file)
+    options = about(adjacency, partition, all_partitions, None, None, principal)
+    several = reads_several(partition, all_partitions)
+    once = idempotency_key or new_key()
+    with connected(url, key) as client:
+        charges = client.dp_event_charges(event)
+        if not charges:
+            end("\n".join(charges.notes), errors.REFUSED)
+        if format_ is Format.text:
+            for mechanism, count in charges:
+                out.print(f"{count} × {mechanism_words(mechanism)}", soft_wrap=True)
+            show_notes({"notes": charges.notes})
+        else:  # the standard output is one document
+            for note in wording.notes({"notes": charges.notes}):
+                print(plain(note), file=sys.stderr)
+        if check:
+            show_answer(dataset, client.check(dataset, charges, **options), format_, several=several)
+    with certain(once), connected(url, key) as client:
+        receipt = client.charge(dataset, charges, key=once, **options)
+        if format_ is Format.json:
+            print_json(receipt)
+            return
+        shown = in_epsilon(client, receipt)
+    show_receipt(shown, "charged", several=several)
+
+
+def read_event(file: str) -> dict[str, Any]:
+    """The JSON of an event, or of the request that has one as `dp_event`. Raises BadParameter."""
+    try:
+        if file == STREAM:
+            read = sys.stdin.buffer.read(BODY_MAX + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                read = opened.read(BODY_MAX + 1)
+        text = read.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}") from None
+    if len(read) > BODY_MAX:
+        raise typer.BadParameter(f"{file} has more than {BODY_MAX} bytes, which is the most that is read")
+    event = parsing.read_json(text)
+    if isinstance(event, dict) and set(event) == {"dp_event"}:
+        event = event["dp_event"]
+    if not isinstance(event, dict) or "class_name" not in event:
+        raise typer.BadParameter(
+            f'{file} holds no event: {{"class_name": "GaussianDpEvent", "noise_multiplier": 2.0}} is one'
+        )
+    return event

@@ -1,0 +1,53 @@
+"""Whether a charge could be recorded now: tried, and not only asked."""
+
+import asyncio
+import time
+from typing import Final
+
+from odometer_accountant.errors import OdometerError, StoreUnavailable
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.api_keys import KeyRing
+from odometer_accountant.stores import Note
+from privacy_odometer.threads import in_thread
+
+KEPT_S: Final = 1.0
+"""So long a write that went through need not be tried again: nobody makes the store write by asking often."""
+PROBE: Final = "~ready"
+"""The note that is written; no principal has such a name."""
+
+
+class Readiness:
+    """Reads the keys, and writes a note, as durably as a charge is written. For one event loop."""
+
+    def __init__(self, accountant: Accountant, ring: KeyRing, slow_after_s: float) -> None:
+        self._accountant = accountant
+        self._ring = ring
+        self._slow_after_s = slow_after_s
+        self._written_at = -KEPT_S
+        self._trying: asyncio.Task[OdometerError | None] | None = None
+
+    async def why_not(self) -> OdometerError | None:
+        """What a charge would be told now; None when one could be recorded."""
+        writer = self._accountant.writer
+        if not writer.alive:
+            return StoreUnavailable("the ledger thread is gone: the service is ending")
+        if writer.stuck_s > self._slow_after_s:
+            return StoreUnavailable(f"the ledger has not answered for {writer.stuck_s:.0f} s")
+        if self._trying is None or self._trying.done():
+            self._trying = asyncio.ensure_future(self._try())
+        return await asyncio.shield(self._trying)
+
+    async def _try(self) -> OdometerError | None:
+        try:
+            await in_thread(self._slow_after_s, self._accountant.store.ping)
+            await in_thread(self._slow_after_s, self._ring.refresh)
+            if time.monotonic() - self._written_at >= KEPT_S:
+                await in_thread(self._slow_after_s, self._write)
+                self._written_at = time.monotonic()
+        except OdometerError as error:
+            return error
+        return None
+
+    def _write(self) -> None:
+        # The store gets the space of the longer text back only at the next checkpoint: a full disk is found.
+        self._accountant.store.put_note(PROBE, Note("", f"{time.time():.6f}"))

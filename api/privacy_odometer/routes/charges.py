@@ -1,0 +1,184 @@
+"""POST /v1/datasets/{dataset}/charges: the hot route, an ASGI endpoint that parses its own body."""
+
+import logging
+import re
+from collections import OrderedDict
+from functools import partial
+from time import perf_counter
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from odometer_accountant.bounds import BODY_MAX
+from odometer_accountant.errors import OdometerError, StoreUnavailable, TooManyRequests
+from odometer_accountant.ledger.commands import Caller, ChargeCommand, PreparedCharge
+from odometer_accountant.ledger.decisions import Admitted, Replayed
+from odometer_accountant.requests.json_input import read_json
+from odometer_accountant.service.accountant import Accountant
+from odometer_accountant.service.api_keys import Identity, Role
+from odometer_accountant.service.request_checks import idempotency_key, is_slug, unknown_dataset
+from odometer_accountant.writer.planner import Outcome
+from privacy_odometer.authentication import Doorkeeper
+from privacy_odometer.lanes import Lanes
+from privacy_odometer.metrics import ChargeCounts, outcome_of
+from privacy_odometer.problems import MEDIA_TYPE, NEVER_KEPT, internal_error, problem_bytes, problem_headers
+from privacy_odometer.raw_request import bearer, header, read_body
+from privacy_odometer.refusal_log import Causes, refused
+from privacy_odometer.routes.scheduling import computed
+from privacy_odometer.threads import LoopSink
+
+log = logging.getLogger("odometer.api")
+
+_KNOWN_BYTES: Final = 12 * 1024 * 1024
+_KNOWN_BODY_MAX: Final = 4096
+_ADVICE_WAIT_S: Final = 2.0
+"""How long a refusal waits for the advice that goes with it."""
+CHARGE: Final = "charge"
+_PATH = re.compile(r"/v1/datasets/([^/]+)/charges")
+_NEVER_KEPT = [(name.encode(), text.encode()) for name, text in NEVER_KEPT.items()]
+_JSON = (b"content-type", b"application/json")
+_PROBLEM = (b"content-type", MEDIA_TYPE.encode())
+
+
+class ChargesFirst:
+    """Takes a charge to its endpoint ahead of the app's layers and routes, which cost as much as the charge.
+
+    Whatever is not plainly a charge goes through them as usual.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST":
+            found = _PATH.fullmatch(scope["path"])
+            if found:
+                scope["path_params"] = {"dataset": found[1]}
+                await scope["app"].state.charges(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class KnownRequests:
+    """Requests that were admitted, by their bytes: a training job sends the same body step after step.
+
+    Bounded in bytes, and entered once a charge was admitted: what was only asked for fills no memory.
+    """
+
+    def __init__(self, most_bytes: int = _KNOWN_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._prepared: OrderedDict[bytes, PreparedCharge] = OrderedDict()
+        self.get = self._prepared.get
+
+    def add(self, body: bytes, prepared: PreparedCharge) -> None:
+        """Keep a request; the oldest ones make room."""
+        if len(body) > _KNOWN_BODY_MAX or body in self._prepared:
+            return
+        self._prepared[body] = prepared
+        self._bytes += _bytes_of(body, prepared)
+        while self._bytes > self._most_bytes:
+            self._bytes -= _bytes_of(*self._prepared.popitem(last=False))
+
+
+def _bytes_of(body: bytes, prepared: PreparedCharge) -> int:
+    """About what is kept of a request, in bytes: a test holds it to what is."""
+    return 8192 + 8 * len(body) + 12288 * len(prepared.charges)
+
+
+class ChargeEndpoint:
+    """Recognises the key, reads, asks the writer, writes the receipt.
+
+    Requests that are known need no thread: their curves are computed once. A new one is prepared in a lane.
+    """
+
+    def __init__(
+        self, accountant: Accountant, door: Doorkeeper, sink: LoopSink, lanes: Lanes, causes: Causes
+    ) -> None:
+        self._accountant = accountant
+        self._door = door
+        self._sink = sink
+        self._lanes = lanes
+        self._causes = causes
+        self._known = KnownRequests()
+        self.counts = ChargeCounts()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, kind, headers = perf_counter(), _JSON, _NEVER_KEPT
+        try:
+            body, replayed = await self._charge(scope, receive)
+            status = 200 if replayed else 201
+            result = "replayed" if replayed else "admitted"
+        except OdometerError as error:
+            body, status, kind, result = problem_bytes(error), error.status, _PROBLEM, outcome_of(error)
+            headers = [(name.encode(), text.encode()) for name, text in problem_headers(error).items()]
+            self._causes.tell(error)
+            self.counts.refuse(CHARGE, error)
+        except Exception:
+            log.exception("unexpected fault")
+            fault = internal_error()
+            body, status, kind, result = problem_bytes(fault), fault.status, _PROBLEM, outcome_of(fault)
+        self.counts.add(result, perf_counter() - started)
+        headers = [*headers, kind, (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _charge(self, scope: Scope, receive: Receive) -> tuple[bytes, bool]:
+        headers, name = scope["headers"], scope["path_params"]["dataset"]
+        # The key first: who has none gets nothing read, and nothing computed.
+        identity = await self._door.admit(bearer(header(headers, b"authorization")), Role.charger)
+        body = await read_body(receive)
+        key, prepared = header(headers, b"idempotency-key"), self._known.get(body)
+        new = prepared is None
+        if prepared is None:
+            work = partial(self._prepare, name, body, key, identity.caller)
+            prepared = await computed(self._lanes, identity.principal, self._limit_s, len(body), work)
+        key = idempotency_key(key)
+        if not is_slug(name):
+            raise unknown_dataset(name)
+        if prepared.units is not None:  # which shard keeps them is asked of the store
+            stream, command = await self._lanes.reading.run(
+                identity.principal,
+                self._limit_s,
+                self._accountant.command,
+                name,
+                prepared,
+                key,
+                identity.caller,
+            )
+        else:
+            stream, command = self._accountant.command(name, prepared, key, identity.caller)
+        outcome = await self._sink.ask(stream, command)
+        if isinstance(outcome, Admitted | Replayed):
+            if new:
+                self._known.add(body, prepared)
+            return self._accountant.receipt(outcome, command)
+        error = await self._refusal(outcome, command, identity)
+        if error.status in (403, 409):
+            refused(CHARGE, identity.principal, name, error)
+        raise error
+
+    @property
+    def _limit_s(self) -> float:
+        return self._sink.slow_after_s
+
+    def _prepare(self, name: str, body: bytes, key: str | None, caller: Caller) -> PreparedCharge:
+        """A new request, in a thread. First what is wrong with its form, then with its dataset."""
+        if len(body) <= BODY_MAX:
+            read_json(body)
+        once = idempotency_key(key)
+        self._accountant.known_dataset(name)
+        return self._accountant.prepare(name, body, once=(once, caller))
+
+    async def _refusal(self, outcome: Outcome, command: ChargeCommand, identity: Identity) -> OdometerError:
+        """The error of an outcome that is one. That it was refused is said also without time for why."""
+        try:
+            return await self._lanes.quick.run(
+                identity.principal,
+                min(_ADVICE_WAIT_S, self._limit_s),
+                self._accountant.refusal,
+                outcome,
+                command,
+            )
+        except (TooManyRequests, StoreUnavailable):
+            return self._accountant.refusal(outcome, command, advise=False)

@@ -1,0 +1,141 @@
+"""One endpoint for every operation but the hot one: body, key, then the work in a thread."""
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import perf_counter
+from typing import Final
+
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+
+from odometer_accountant.bounds import BODY_MAX
+from odometer_accountant.errors import InvalidRequest, OdometerError
+from odometer_accountant.requests.json_input import invalid, read_json
+from odometer_accountant.service.api_keys import Identity, allowed
+from odometer_accountant.service.operations import Again, Call, Operation
+from privacy_odometer.lanes import Lanes
+from privacy_odometer.metrics import outcome_of
+from privacy_odometer.raw_request import bearer, from_another_page, header, read_body, ticket
+from privacy_odometer.refusal_log import refused
+from privacy_odometer.routes.scheduling import QUICK_BYTES, computed
+
+QUERY_MAX: Final = 2048
+"""Longest query of a path that is read, in characters."""
+_BROWSERS: Final = "~browsers"
+"""Who waits for tickets to be looked up; no principal has such a name."""
+
+
+def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    """The handler of an operation. Refusals in order: 401, 403, 429, 400, 404, 413, 422, 409."""
+
+    async def handle(request: Request) -> Response:
+        if not operation.counted:
+            return await _answer(operation, request)
+        started, counts = perf_counter(), request.app.state.charges.counts
+        outcome = "admitted"
+        try:
+            response = await _answer(operation, request)
+            outcome = "admitted" if response.status_code == operation.status else "replayed"
+        except OdometerError as error:
+            outcome = outcome_of(error)
+            counts.refuse(operation.counted, error)
+            raise
+        except Exception:
+            outcome = "unsure"
+            raise
+        finally:
+            if operation.charges:
+                counts.add(outcome, perf_counter() - started)
+        return response
+
+    return handle
+
+
+async def _answer(operation: Operation, request: Request) -> Response:
+    state = request.app.state
+    # The key first: who has none gets nothing read, and nothing computed.
+    limit_s: float = state.settings.slow_after_s
+    who = await _identity(operation, request, limit_s)
+    body = await read_body(request.receive) if operation.body is not None else b""
+    lanes: Lanes = state.lanes
+    work = partial(_work, operation, request, body, who)
+    try:
+        if operation.computes:
+            return await computed(lanes, who.principal, limit_s, len(body), work)
+        lane = lanes.surveying if operation.surveys or len(body) > QUICK_BYTES else lanes.reading
+        return await lane.run(who.principal, limit_s, work)
+    except OdometerError as error:
+        if operation.counted and error.status in (403, 409):
+            refused(operation.counted, who.principal, request.path_params.get("dataset", ""), error)
+        raise
+
+
+def _work(operation: Operation, request: Request, body: bytes, who: Identity) -> Response:
+    if operation.body is not None and len(body) <= BODY_MAX:
+        read_json(body)
+    document = operation.run(_call(operation, request, body, who)) if operation.run else None
+    if document is None:
+        return Response(status_code=operation.status)
+    status = operation.status
+    if isinstance(document, Again):
+        document, status = document.document, 200
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return Response(text, status, media_type="application/json")
+
+
+async def _identity(operation: Operation, request: Request, limit_s: float) -> Identity:
+    state, headers = request.app.state, request.scope["headers"]
+    token = bearer(header(headers, b"authorization"))
+    if token is None and request.method == "GET" and not from_another_page(headers):
+        given = ticket(headers, https=state.settings.https or request.url.scheme == "https")
+        if given is not None:
+            lanes: Lanes = state.lanes
+            found = await lanes.reading.run(_BROWSERS, limit_s, state.sign_ins.identify, given)
+            return allowed(found, operation.role)
+    who: Identity = await state.door.admit(token, operation.role)
+    return who
+
+
+def _call(operation: Operation, request: Request, body: bytes, who: Identity) -> Call:
+    query = None if operation.query is None else _query(operation.query, request)
+    state = request.app.state
+    headers = request.headers
+    return Call(
+        state.accountant,
+        state.ring,
+        who,
+        request.path_params,
+        query,
+        body,
+        headers.get("if-match"),
+        headers.get("idempotency-key"),
+    )
+
+
+def _query(kind: type[BaseModel], request: Request) -> BaseModel:
+    """The query of an operation. Raises what an unknown dataset raises, else InvalidRequest."""
+    try:
+        if len(request.scope["query_string"]) > QUERY_MAX:
+            raise InvalidRequest(
+                f"the query has more than {QUERY_MAX} characters, which is the most that is read"
+            )
+        return kind.model_validate_strings(_each_once(request.query_params))
+    except (ValidationError, InvalidRequest) as error:
+        if "dataset" in request.path_params:
+            request.app.state.accountant.state(request.path_params["dataset"])  # 404 comes before 422
+        if isinstance(error, ValidationError):
+            invalid(error, dict(request.query_params), kind)
+        raise
+
+
+def _each_once(parameters: QueryParams) -> dict[str, str]:
+    """The parameters of a query. Raises InvalidRequest where one is given twice: one would not count."""
+    found: dict[str, str] = {}
+    for name, value in parameters.multi_items():
+        if name in found:
+            raise InvalidRequest.of(name[:80], "is given twice: give it once")
+        found[name] = value
+    return found

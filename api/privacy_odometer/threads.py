@@ -1,0 +1,93 @@
+"""Waiting on the event loop for what threads do: always with a bound."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from anyio import to_thread
+
+from odometer_accountant.errors import StoreUnavailable
+from odometer_accountant.ledger.commands import Command
+from odometer_accountant.writer.planner import Outcome
+from odometer_accountant.writer.writer import LedgerWriter
+
+log = logging.getLogger("odometer.api")
+
+T = TypeVar("T")
+
+
+async def in_thread(limit_s: float, work: Callable[..., T], *arguments: Any) -> T:
+    """What `work` returns, from a worker thread. Raises StoreUnavailable when it takes above `limit_s`.
+
+    For what the service itself asks; a request's own work is done in a lane.
+
+    Work whose caller was told so before it began is not begun.
+    """
+    late = False
+
+    def begin() -> T:
+        if late:
+            raise StoreUnavailable("nobody waits for this any more")
+        return work(*arguments)
+
+    task = asyncio.ensure_future(to_thread.run_sync(begin))
+    await asyncio.wait({task}, timeout=limit_s)
+    if task.done():
+        return task.result()
+    late = True
+    task.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody listens any more
+    raise StoreUnavailable(
+        f"the ledger has not answered for {limit_s:g} s: whether this took effect is not known; ask again"
+    )
+
+
+class LoopSink:
+    """Awaits outcomes on one event loop: the writer wakes it up once per batch."""
+
+    def __init__(self, writer: LedgerWriter, slow_after_s: float) -> None:
+        self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._pending: set[asyncio.Future[Outcome]] = set()
+        self.slow_after_s = slow_after_s
+        self._watch = self._loop.create_task(self._fail_when_slow())
+
+    async def ask(self, stream: str, command: Command) -> Outcome:
+        """The command's outcome. Raises StoreUnavailable when the ledger is slow, Overloaded when full."""
+        future: asyncio.Future[Outcome] = self._loop.create_future()
+        self._pending.add(future)
+        try:
+            self._writer.submit(stream, command, self, future)
+            return await future
+        finally:
+            self._pending.discard(future)
+
+    def deliver(self, answers: Sequence[tuple[Any, Outcome]]) -> None:
+        """Called by the writer, once per batch."""
+        try:
+            self._loop.call_soon_threadsafe(_resolve, answers)
+        except RuntimeError:  # the loop is closed: the service is ending, and nobody waits any more
+            log.warning("answers came after the loop had ended", extra={"count": len(answers)})
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watch.cancel()
+
+    async def _fail_when_slow(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self.slow_after_s / 4))
+            stuck = self._writer.stuck_s
+            if stuck > self.slow_after_s:
+                slow = StoreUnavailable(
+                    f"the ledger has not answered for {stuck:.0f} s: whether this was charged is not known; "
+                    "ask again with the same key"
+                )
+                for future in list(self._pending):
+                    if not future.done():
+                        future.set_exception(slow)
+
+
+def _resolve(answers: Sequence[tuple[Any, Outcome]]) -> None:
+    for future, outcome in answers:
+        if not future.done():
+            future.set_result(outcome)
