@@ -10,7 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from odometer_accountant.numerics import conversions
+from odometer_accountant.numerics import conversions, prior
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.numerics.mixture import Mixture
 from tests.support import oracles
 from tests.support.oracles import DIGITS, Real
 
@@ -68,6 +70,7 @@ def test_zcdp_delta(rho: float, epsilon: float) -> None:
 @example(1e-6, 1e-5)
 @example(2.5562255810513306, 1e-10)
 @example(1e-12, 0.999)
+@example(10**-5.8359375, 0.001)  # the terms cancel to a hundredth of their size
 def test_zcdp_epsilon(rho: float, delta: float) -> None:
     """At or above the optimum over all real orders, 1e-9 relative at most."""
     ours = conversions.zcdp_epsilon(rho, delta)
@@ -130,6 +133,31 @@ def test_rdp_both_ways(grid: Any, scale: float, delta: float, data: st.DataObjec
         log_delta = min(mp.mpf(0), *(t * (loss - mp.mpf(wide)) + log_c(t) for t, loss in live))
         if log_delta > -690:
             assert 0 <= mp.log(mp.mpf(ours)) - log_delta <= 1e-9 * (1 + abs(log_delta))
+
+
+@usual
+@given(powers, deltas)
+@example(1e-9, 0.999)
+@example(2e-5, 0.5)
+def test_what_one_order_admits(epsilon: float, delta: float) -> None:
+    """The capacity of each order is at or below the closed form, and close to it."""
+    grid = CURRENT_GRID
+    ours = Mixture(grid, prior.reading_prior(grid), delta).capacity(epsilon)
+    with mp.workdps(DIGITS):
+        for order, weight, found in zip(grid.exact_orders, prior.reading_prior(grid), ours, strict=False):
+            t = mp.mpf(order.numerator) / order.denominator - 1
+            share = mp.log(mp.mpf(weight) / prior.WEIGHT_UNIT)
+            exact = mp.mpf(epsilon) + (share + mp.log(mp.mpf(delta)) - log_c(t)) / t
+            assert 0 <= exact - mp.mpf(float(found)) <= 1e-12 * (1 + abs(exact))
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1.0, 1e4])
+@pytest.mark.parametrize("delta_mix", [1e-290, 0.5, 1 - 1e-9, 1 - 2**-53])
+def test_every_budget_has_weights(epsilon: float, delta_mix: float) -> None:
+    """Also at the ends of the range of delta: they are whole units, together at most 1."""
+    weights = prior.default_prior(CURRENT_GRID, epsilon, delta_mix)
+    assert min(weights) >= 0
+    assert prior.WEIGHT_UNIT - 10**6 <= sum(weights) <= prior.WEIGHT_UNIT
 
 
 def test_the_ends() -> None:

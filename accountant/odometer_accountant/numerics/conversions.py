@@ -16,7 +16,10 @@ Floats = npt.NDArray[np.float64]
 
 _ROOT_HALF = math.sqrt(0.5)
 _SLACK = 1e-14
-"""Relative slack for the float evaluation of a closed form, far above its error and below any bar."""
+"""Slack for the float evaluation of a closed form, relative to the sum of the sizes of its terms.
+
+The terms may cancel: the error is relative to what is added up, not to the result.
+"""
 
 
 def log_c(orders: Floats) -> Floats:
@@ -30,8 +33,9 @@ def rdp_epsilons(losses: Floats, orders: Floats, delta: float) -> Floats:
 
     0 < delta < 1; infinite losses give infinity. May be negative: the caller takes the floor 0.
     """
-    gap = (log_c(orders) - math.log(delta)) / (orders - 1)
-    return np.asarray(losses + gap + _SLACK * (np.abs(losses) + np.abs(gap)))
+    c, d = log_c(orders), math.log(delta)
+    size = np.abs(losses) + (np.abs(c) + abs(d)) / (orders - 1)
+    return np.asarray(losses + (c - d) / (orders - 1) + _SLACK * size)
 
 
 def rdp_epsilon(losses: Floats, orders: Floats, delta: float) -> tuple[float, int]:
@@ -49,8 +53,8 @@ def rdp_delta(losses: Floats, orders: Floats, epsilon: float) -> tuple[float, in
     """Least delta over the orders at `epsilon` >= 0, and the index of the order; at most 1."""
     if math.isinf(epsilon):
         return 0.0, 0
-    gap = (orders - 1) * (losses - epsilon)
-    logs = gap + log_c(orders) + _SLACK * (np.abs(gap) + np.abs(log_c(orders)))
+    gap, c = (orders - 1) * (losses - epsilon), log_c(orders)
+    logs = gap + c + _SLACK * (np.abs(gap) + np.abs(c))
     best = int(np.argmin(logs))
     return (0.0 if not losses.any() else min(1.0, _exp_up(float(logs[best])))), best
 
@@ -65,10 +69,11 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     def epsilon(log_t: float) -> float:
         t = math.exp(log_t)
-        return rho * (1 + t) - math.log1p(1 / t) - (log_delta + math.log1p(t)) / t
+        loss, gain, log_order = rho * (1 + t), math.log1p(1 / t), math.log1p(t)
+        size = loss + gain + (log_order - log_delta) / t
+        return loss - gain - (log_delta + log_order) / t + _SLACK * size
 
-    best = _minimum(epsilon, -30.0, 700.0 - max(0.0, math.log(rho)))
-    return max(0.0, best + _SLACK * (abs(best) + rho))
+    return max(0.0, _minimum(epsilon, -30.0, 700.0 - max(0.0, math.log(rho))))
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
@@ -80,10 +85,10 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
     def log_delta(log_t: float) -> float:
         t = math.exp(log_t)
-        return t * (rho * (1 + t) - epsilon) - t * math.log1p(1 / t) - math.log1p(t)
+        loss, log_c = rho * (1 + t), -t * math.log1p(1 / t) - math.log1p(t)
+        return t * (loss - epsilon) + log_c + _SLACK * (t * (loss + epsilon) - log_c)
 
-    best = _minimum(log_delta, -30.0, min(340.0, 345.0 - 0.5 * math.log(rho)))
-    return min(1.0, _exp_up(best + _SLACK * abs(best)))
+    return min(1.0, _exp_up(_minimum(log_delta, -30.0, min(340.0, 345.0 - 0.5 * math.log(rho)))))
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:

@@ -52,8 +52,10 @@ class Mixture:
         """C(alpha): the totals that one order alone admits at `epsilon`, rounded down; shape (n_orders,)."""
         if not self.delta:
             return np.full(self.grid.n_orders, -np.inf)
-        gap = (self.log_w + self.log_delta - self.log_c) / (self.grid.orders - 1)
-        return np.asarray(epsilon + gap - _ULPS * (abs(epsilon) + np.abs(gap)))
+        steps = self.grid.orders - 1
+        gap = (self.log_w + self.log_delta - self.log_c) / steps
+        size = (np.abs(self.log_w) + abs(self.log_delta) + np.abs(self.log_c)) / steps
+        return np.asarray(epsilon + gap - _ULPS * (abs(epsilon) + size))
 
     def log_delta_filter(self, losses: Floats, epsilon: float) -> float:
         """An upper bound of log delta_filter(S; epsilon), equal at the optimum up to rounding.

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from odometer_accountant.numerics.conversions import rdp_epsilons
+from odometer_accountant.numerics.conversions import log_c
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Loss
 
@@ -16,6 +16,7 @@ Floats = npt.NDArray[np.float64]
 WEIGHT_UNIT: Final = 10**18
 """Stored weights are whole numbers of 1/10^18, rounded down, so that they never sum above 1."""
 
+_SLACK: Final = 1e-14
 _UNIFORM: Final = 0.05
 _WIDTH: Final = 0.15
 _READING_FOCUS: Final = 8.0
@@ -37,6 +38,8 @@ def focus_order(epsilon: float, delta_mix: float) -> float:
         return gain * (1 + t) / t - level
 
     low, high = -20.0, 0.0
+    if slope(low) <= 0:  # delta_mix is within 1e-9 of 1: the focus is far below every grid
+        return 1 + math.exp(low)
     while slope(high) > 0:
         high += 2.0
     return 1 + math.exp(float(brentq(slope, low, high, xtol=1e-14, rtol=1e-14)))
@@ -69,8 +72,14 @@ def workload_prior(grid: Grid, workload: Loss, delta_mix: float) -> tuple[int, .
 
 
 def workload_order(grid: Grid, workload: Loss, delta_mix: float) -> int:
-    """Index of the order at which the workload's epsilon is least."""
-    return int(np.argmin(rdp_epsilons(workload.renyi(), grid.orders, delta_mix)))
+    """Index of the order at which the workload's epsilon is least.
+
+    The weights are stored, so this formula must never change, not even its slack: it decides between
+    orders that are equally good.
+    """
+    losses = workload.renyi()
+    gap = (log_c(grid.orders) - math.log(delta_mix)) / (grid.orders - 1)
+    return int(np.argmin(losses + gap + _SLACK * (np.abs(losses) + np.abs(gap))))
 
 
 def _bell(grid: Grid, focus: float, width: float) -> Floats:
