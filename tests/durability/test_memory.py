@@ -102,7 +102,7 @@ def test_what_is_kept_of_a_request_is_counted_in_full(items: int) -> None:
     """The bound on what is kept in memory holds if each is counted for at least what it takes."""
     import tracemalloc
 
-    from odometer_accountant.ledger.commands import prepare
+    from odometer_accountant.ledger.prepared import prepare
     from privacy_odometer.routes.charges import _bytes_of
 
     bodies = [
@@ -119,12 +119,12 @@ def test_what_is_kept_of_a_request_is_counted_in_full(items: int) -> None:
         ).encode()
         for n in range(20)
     ]
-    prepare(bodies[0], json.loads(bodies[0])).warm()
+    prepare(bodies[0], json.loads(bodies[0])).precompute()
     tracemalloc.start()
     try:
-        kept = [prepare(body, json.loads(body)).warm() for body in bodies]
+        kept = [prepare(body, json.loads(body)).precompute() for body in bodies]
         for number, one in itertools.product(range(64), kept):
-            one.touched(f"p{number}", None)
+            one.affected(f"p{number}", None)
         taken = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

@@ -11,7 +11,7 @@ from raw import Connection, Reply
 from serving import ONE, Live, live
 
 from odometer_accountant.ledger.blobs import scope_blob
-from odometer_accountant.ledger.state import fold
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.stores import Store
 from odometer_client.keys import new_key
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from raw import Connection, Reply
 
-from odometer_accountant.ledger.state import fold
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.stores import open_store
 from odometer_accountant.verify.walk import verify
 from odometer_client.keys import new_key

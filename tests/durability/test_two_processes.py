@@ -16,7 +16,7 @@ import pytest
 from raw import Connection, Reply
 from serving import ONE, dataset_document
 
-from odometer_accountant.ledger.state import fold
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.stores import open_store
 from odometer_client.keys import new_key
 

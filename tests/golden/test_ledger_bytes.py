@@ -8,7 +8,7 @@ import pytest
 
 from odometer_accountant.errors import UpgradeNeeded
 from odometer_accountant.ledger.entries import LATEST, canonical, entry_hash
-from odometer_accountant.ledger.state import apply, fold
+from odometer_accountant.ledger.fold import apply, fold
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.api_keys import KeyRing
 from odometer_accountant.stores import Head, NewEntry, Store, Write

@@ -17,7 +17,7 @@ from odometer_accountant.errors import (
 from odometer_accountant.ledger import derived
 from odometer_accountant.ledger.commands import Caller
 from odometer_accountant.ledger.entries import canonical, entry_hash
-from odometer_accountant.ledger.state import fold
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.queries import lineage
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores import EMPTY_HEAD, NewEntry, Write, open_store

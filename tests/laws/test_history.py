@@ -8,8 +8,8 @@ import pytest
 
 import odometer_accountant.queries.history
 from odometer_accountant.budgets.filters import if_stopped_now
+from odometer_accountant.ledger.entry_parts import entry_losses
 from odometer_accountant.ledger.snapshot import count_entry
-from odometer_accountant.ledger.state import entry_losses
 from odometer_accountant.numerics.grid import CURRENT_GRID, Grid
 from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.service.accountant import Accountant

@@ -19,11 +19,12 @@ from odometer_accountant.errors import (
     UnknownHold,
 )
 from odometer_accountant.ledger import charges
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import Caller, SettleCommand
 from odometer_accountant.ledger.decisions import Admitted
 from odometer_accountant.ledger.entries import canonical, entry_hash, timestamp
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.ledger.holds import settle
-from odometer_accountant.ledger.state import CHECKPOINT_EVERY, fold
 from odometer_accountant.mechanisms import Adjacency, Mechanism
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores.memory import MemoryStore

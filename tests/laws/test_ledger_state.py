@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.ledger.snapshot import catch_up, load_state
-from odometer_accountant.ledger.state import fold
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores import Store
 from odometer_accountant.stores.memory import MemoryStore

@@ -8,7 +8,8 @@ import pytest
 from odometer_accountant.errors import BudgetExceeded, HoldSettled, InvalidRequest
 from odometer_accountant.ledger.commands import Caller
 from odometer_accountant.ledger.entries import canonical, entry_hash
-from odometer_accountant.ledger.state import entry_losses, fold
+from odometer_accountant.ledger.entry_parts import entry_losses
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores import EMPTY_HEAD, NewEntry, Write

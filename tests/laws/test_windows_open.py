@@ -11,7 +11,7 @@ from odometer_accountant.errors import BudgetExceeded, LedgerCorrupt
 from odometer_accountant.ledger.blobs import window_blob
 from odometer_accountant.ledger.commands import Caller
 from odometer_accountant.ledger.entries import timestamp
-from odometer_accountant.ledger.state import fold
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.ledger.totals import InWindow
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores import Store, Write

@@ -13,18 +13,20 @@ import pytest
 
 from odometer_accountant.budgets.kinds import ANY_BUDGET
 from odometer_accountant.errors import LedgerCorrupt
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import (
     ChargeCommand,
     CloseCommand,
     Command,
     OpenCommand,
     SetBudgetCommand,
-    prepare,
 )
 from odometer_accountant.ledger.decide import decide
 from odometer_accountant.ledger.decisions import Admitted, Refused, Replayed
 from odometer_accountant.ledger.entries import canonical, entry_hash, timestamp
-from odometer_accountant.ledger.state import CHECKPOINT_EVERY, State, fold
+from odometer_accountant.ledger.fold import fold
+from odometer_accountant.ledger.prepared import prepare
+from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.requests.bodies import CreateDataset
 from odometer_accountant.scopes import DATASET_SCOPE

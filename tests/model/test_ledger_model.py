@@ -27,8 +27,8 @@ from odometer_accountant.errors import (
 )
 from odometer_accountant.ledger.blobs import scope_blob
 from odometer_accountant.ledger.entries import canonical, entry_hash
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.ledger.snapshot import load_state
-from odometer_accountant.ledger.state import fold
 from odometer_accountant.mechanisms import ANY_MECHANISM
 from odometer_accountant.model import text_to_floats
 from odometer_accountant.numerics.grid import CURRENT_GRID

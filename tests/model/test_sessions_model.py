@@ -15,8 +15,8 @@ from odometer_accountant.ledger.commands import ChargeCommand, EndCommand, OpenC
 from odometer_accountant.ledger.decide import decide
 from odometer_accountant.ledger.decisions import Admitted
 from odometer_accountant.ledger.entries import MARK, canonical, timestamp
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.ledger.session_state import Answer, SessionState, dump, load
-from odometer_accountant.ledger.state import fold
 from odometer_accountant.model import floats_to_text
 from odometer_accountant.requests.bodies import CreateDataset
 from odometer_accountant.service import sessions

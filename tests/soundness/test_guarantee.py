@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from odometer_accountant.ledger.decisions import admit
-from odometer_accountant.ledger.state import State, fold
+from odometer_accountant.ledger.fold import fold
+from odometer_accountant.ledger.state import State
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores import open_store
 from odometer_accountant.stores.memory import MemoryStore

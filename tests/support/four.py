@@ -17,7 +17,8 @@ from raw import Connection, Reply
 from serving import ONE, dataset_document
 
 from odometer_accountant.ledger.blobs import scope_blob
-from odometer_accountant.ledger.state import State, fold
+from odometer_accountant.ledger.fold import fold
+from odometer_accountant.ledger.state import State
 from odometer_accountant.stores import open_store
 from odometer_client.keys import new_key
 

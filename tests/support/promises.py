@@ -16,8 +16,9 @@ from typing import Any
 
 from odometer_accountant.ledger.blobs import TOTALS
 from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.ledger.fold import apply
 from odometer_accountant.ledger.snapshot import load_state
-from odometer_accountant.ledger.state import State, apply
+from odometer_accountant.ledger.state import State
 from odometer_accountant.stores import Row, Store
 from odometer_accountant.verify.walk import all_streams, verify
 

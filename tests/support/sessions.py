@@ -27,7 +27,7 @@ import redis_server
 from raw import LOST, Connection, Reply
 from serving import dataset_document
 
-from odometer_accountant.ledger.state import fold
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.stores import Store, open_store
 from odometer_accountant.verify.walk import verify
 from odometer_client.keys import new_key

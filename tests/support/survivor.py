@@ -16,7 +16,8 @@ from raw import Caller, Connection
 from serving import ONE, dataset_document
 
 from odometer_accountant.ledger.blobs import scope_blob
-from odometer_accountant.ledger.state import State, apply
+from odometer_accountant.ledger.fold import apply
+from odometer_accountant.ledger.state import State
 from odometer_accountant.stores import Store, open_store
 from odometer_accountant.verify.walk import verify
 

@@ -12,12 +12,13 @@ import pytest
 
 from odometer_accountant.errors import LedgerCorrupt, StoreUnavailable, UnknownDataset
 from odometer_accountant.ledger.blobs import CONFIG_BLOB, HOLDS_BLOB, SESSIONS_BLOB, TOTALS, WINDOWS
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import Caller, FreezeCommand
 from odometer_accountant.ledger.decide import decide
 from odometer_accountant.ledger.decisions import Admitted
 from odometer_accountant.ledger.entries import canonical, entry_hash
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.ledger.snapshot import load_state
-from odometer_accountant.ledger.state import CHECKPOINT_EVERY, fold
 from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.service.accountant import Accountant

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from odometer_accountant.errors import UnknownDataset
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.entries import canonical, entry_hash
-from odometer_accountant.ledger.state import CHECKPOINT_EVERY
 from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.service.accountant import Accountant

@@ -10,7 +10,7 @@ import pytest
 from odometer_accountant.errors import BudgetExceeded, LedgerCorrupt
 from odometer_accountant.ledger.commands import Caller
 from odometer_accountant.ledger.entries import canonical, entry_hash
-from odometer_accountant.ledger.state import fold
+from odometer_accountant.ledger.fold import fold
 from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.scopes import shard_of, shard_stream

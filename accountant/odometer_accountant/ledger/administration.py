@@ -25,7 +25,9 @@ from odometer_accountant.ledger.commands import (
 )
 from odometer_accountant.ledger.dataset import BudgetVersion, bind_dataset, entry_format
 from odometer_accountant.ledger.decisions import Admitted, admit
-from odometer_accountant.ledger.state import LARGEST_SAID, State, covers_any, something_charged
+from odometer_accountant.ledger.entries import LARGEST_SAID
+from odometer_accountant.ledger.fold import covers_any, something_charged
+from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.grid import CURRENT_GRID, Grid
 from odometer_accountant.requests.bodies import PARTITIONS_MAX, check_scope
 

@@ -14,7 +14,8 @@ from odometer_accountant.errors import LedgerCorrupt, OdometerError, StoreUnavai
 from odometer_accountant.ledger.decisions import admit
 from odometer_accountant.ledger.entries import FORMAT, LATEST
 from odometer_accountant.ledger.findings import Finding
-from odometer_accountant.ledger.state import State, apply
+from odometer_accountant.ledger.fold import apply
+from odometer_accountant.ledger.state import State
 from odometer_accountant.ledger.stored_counts import BESIDE, compare, counts_in, counts_of
 from odometer_accountant.scopes import holds_losses
 from odometer_accountant.stores import Head, Store, Write

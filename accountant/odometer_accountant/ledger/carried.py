@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from odometer_accountant.ledger.charge_totals import counted_in
 from odometer_accountant.ledger.decisions import Admitted, admit
-from odometer_accountant.ledger.entries import content
+from odometer_accountant.ledger.entries import WINDOWS_REACHED, content
+from odometer_accountant.ledger.entry_parts import affected_by
 from odometer_accountant.ledger.holds import held_part, open_entry
 from odometer_accountant.ledger.session_state import SessionState
 from odometer_accountant.ledger.sessions import opened_part
-from odometer_accountant.ledger.state import WINDOWS_REACHED, State, counted_in, touched_by
+from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms.sessions import ANY_SESSION, Session
 from odometer_accountant.model import text_to_floats
 from odometer_accountant.numerics.grid import Grid
@@ -39,7 +41,7 @@ def parts(state: State, row: Rows) -> dict[str, Any]:
 def scopes(state: State, found: Mapping[str, Any]) -> Iterator[str]:
     """Every scope that is concerned."""
     for part in (*found["holds"].values(), *found["sessions"].values()):
-        yield from touched_by(part).scopes(state.composition)
+        yield from affected_by(part).scopes(state.composition)
 
 
 def carried(state: State, found: Mapping[str, Any], now: str) -> Admitted:
@@ -59,7 +61,7 @@ def _session(state: State, number: int, row: Row | None) -> dict[str, Any]:
 def _counted(state: State, number: int, part: Mapping[str, Any], opened: str) -> dict[str, str]:
     """The windows that have all of a session if they last: those it was opened in, of budgets of before."""
     older = {name: entry for name, entry in state.budgets.items() if entry.since < number}
-    return counted_in(replace(state, budgets=older), touched_by(part), opened)
+    return counted_in(replace(state, budgets=older), affected_by(part), opened)
 
 
 def paid(grid: Grid, session: SessionState) -> Loss:

@@ -16,31 +16,32 @@ from odometer_accountant.errors import (
     TooManyHolds,
 )
 from odometer_accountant.ledger.active_budgets import BudgetRefusal, ChargeContext, breadth, refusing
-from odometer_accountant.ledger.commands import ChargeCommand, PreparedCharge
+from odometer_accountant.ledger.charge_totals import (
+    charge_changes,
+    charge_totals,
+    counted_in,
+    open_holds,
+    reaching,
+    sessions_after,
+    step_lasts,
+)
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
+from odometer_accountant.ledger.commands import ChargeCommand
 from odometer_accountant.ledger.decisions import Admitted, Decision, Replayed
 from odometer_accountant.ledger.entries import (
     FORMAT,
     LATEST,
+    WINDOWS_REACHED,
     canonical,
     content,
     entry_hash,
     says_more,
     timestamp,
 )
+from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.ledger.session_state import Opening
 from odometer_accountant.ledger.sessions import check_step
-from odometer_accountant.ledger.state import (
-    CHECKPOINT_EVERY,
-    WINDOWS_REACHED,
-    State,
-    charge_changes,
-    charge_totals,
-    counted_in,
-    open_holds,
-    reaching,
-    session_moved,
-    step_lasts,
-)
+from odometer_accountant.ledger.state import State
 from odometer_accountant.ledger.totals import Lasting, Totals
 from odometer_accountant.mechanisms import Adjacency
 from odometer_accountant.mechanisms.base import MONOTONE, NONE_MONOTONE
@@ -78,11 +79,11 @@ def charge(
         raise DatasetClosed(f"dataset {state.dataset.name} is closed: it takes no more charges")
     check_step(state, prepared.session, command.by or command.principal)
     check_fits_dataset(state, prepared)
-    touched = command.touched
-    found = refusals(state, touched, prepared.loss, time)
+    affected = command.affected
+    found = refusals(state, affected, prepared.loss, time)
     if found:
         raise _exceeded(state, found, prepared.loss, time, now)
-    held = _held(state, command, touched, time) if prepared.expires_in_s is not None else None
+    held = _held(state, command, affected, time) if prepared.expires_in_s is not None else None
     lasting, last_of, version = Lasting(held["expires"]) if held else None, None, FORMAT
     if prepared.session is not None:
         lasting, last_of = step_lasts(prepared.session.document, state.head.sequence + 1)
@@ -90,20 +91,20 @@ def charge(
         version = LATEST
     if state.windows and (held is not None or prepared.session is not None):
         version, state = WINDOWS_REACHED, reaching(state)
-    totals = charge_totals(state, touched, prepared.kinds, prepared.losses, time, lasting, last_of)
+    totals = charge_totals(state, affected, prepared.kinds, prepared.losses, time, lasting, last_of)
     entry, head = _charge_entry(state, command, prepared.losses_json, totals, time, held, version)
     changes = charge_changes(state, prepared.losses)
     if prepared.session is not None:
         by = command.by or command.principal
-        changes["sessions"] = session_moved(state, head, by, prepared.session.document)
+        changes["sessions"] = sessions_after(state, head, by, prepared.session.document)
     if held is not None:
         changes["holds"] = {**open_holds(state.holds, time), head.sequence: held["expires"]}
     return Admitted(entry, state.moved(head, time, totals, **changes))
 
 
-def refusals(state: State, touched: AffectedScopes, loss: Loss, time: str) -> list[BudgetRefusal]:
+def refusals(state: State, affected: AffectedScopes, loss: Loss, time: str) -> list[BudgetRefusal]:
     """Every budget that does not allow `loss` now, each with one count that it refuses."""
-    situation = ChargeContext(state.composition, state.partitions, state.totals, touched)
+    situation = ChargeContext(state.composition, state.partitions, state.totals, affected)
     return refusing(state.limits, situation, loss, time, most=1)
 
 
@@ -131,7 +132,7 @@ def _fits_again(state: State, one: BudgetRefusal, loss: Loss, time: str) -> date
     return None
 
 
-def _held(state: State, command: ChargeCommand, touched: AffectedScopes, time: str) -> dict[str, Any]:
+def _held(state: State, command: ChargeCommand, affected: AffectedScopes, time: str) -> dict[str, Any]:
     """What an entry says of a hold beyond what it says of a charge."""
     if len(open_holds(state.holds, time)) >= HOLDS_MAX:
         raise TooManyHolds(
@@ -140,7 +141,7 @@ def _held(state: State, command: ChargeCommand, touched: AffectedScopes, time: s
         )
     seconds = command.prepared.expires_in_s or 0
     expires = timestamp(datetime.fromisoformat(time) + timedelta(seconds=seconds))
-    return {"expires": expires, "windows": counted_in(state, touched, time)}
+    return {"expires": expires, "windows": counted_in(state, affected, time)}
 
 
 def _charge_entry(
@@ -230,11 +231,11 @@ def check_fits_dataset(state: State, prepared: PreparedCharge) -> None:
 
 def _check_breadth(state: State, prepared: PreparedCharge) -> None:
     """Every other dataset waits while a charge is judged: what one may ask for has a bound."""
-    touched = prepared.touched("", None)
-    counts = breadth(state.limits, state.composition, state.partitions, touched)
+    affected = prepared.affected("", None)
+    counts = breadth(state.limits, state.composition, state.partitions, affected)
     if counts > COUNTS_MAX:
         field = "units" if state.composition == "by_unit" else "partitions"
-        asked = len(getattr(touched, field) or state.partitions)
+        asked = len(getattr(affected, field) or state.partitions)
         raise InvalidRequest.of(
             field,
             f"{asked} {field} under the {len(state.limits)} budgets of dataset {state.dataset.name} are "

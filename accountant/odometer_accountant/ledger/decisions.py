@@ -6,7 +6,8 @@ from typing import Any
 
 from odometer_accountant.errors import OdometerError
 from odometer_accountant.ledger.entries import FORMAT, seal
-from odometer_accountant.ledger.state import State, apply
+from odometer_accountant.ledger.fold import apply
+from odometer_accountant.ledger.state import State
 from odometer_accountant.stores import EMPTY_HEAD, NewEntry, Row
 
 

@@ -147,3 +147,11 @@ def hold_id(shard: int | None, number: int, digest: str) -> str:
     """How a hold is called: its shard where there is one, and its entry."""
     name = entry_id(number, digest)
     return name if shard is None else f"{shard:04x}-{name}"
+
+
+LARGEST_SAID: Final = 4
+"""From this format on it is said which limit of a budget was the largest in force."""
+
+
+WINDOWS_REACHED: Final = 4
+"""From this format on what is open counts in every window that it reaches."""

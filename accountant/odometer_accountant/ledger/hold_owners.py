@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from odometer_accountant.errors import TooManyHolds
+from odometer_accountant.ledger.charge_totals import open_holds
 from odometer_accountant.ledger.commands import ChargeCommand
 from odometer_accountant.ledger.entries import content
-from odometer_accountant.ledger.state import State, open_holds
+from odometer_accountant.ledger.state import State
 from odometer_accountant.stores import Row
 
 HOLDS_OF_ONE_MAX: Final = 250

@@ -11,11 +11,14 @@ from odometer_accountant.errors import (
     LedgerCorrupt,
     UnknownHold,
 )
+from odometer_accountant.ledger.charge_totals import settle_totals
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import SettleCommand
 from odometer_accountant.ledger.decisions import Decision, Replayed, admit
 from odometer_accountant.ledger.entries import FORMAT, LATEST, canonical, content, hold_id, says_more
+from odometer_accountant.ledger.entry_parts import entry_losses
 from odometer_accountant.ledger.sanitised import check_sanitised, check_told
-from odometer_accountant.ledger.state import CHECKPOINT_EVERY, State, entry_losses, settle_totals
+from odometer_accountant.ledger.state import State
 from odometer_accountant.scopes import DATASET_SCOPE
 from odometer_accountant.stores import Row
 

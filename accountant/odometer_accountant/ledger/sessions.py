@@ -14,7 +14,7 @@ from odometer_accountant.errors import (
 )
 from odometer_accountant.ledger.commands import EndCommand
 from odometer_accountant.ledger.decisions import Decision, Replayed, admit
-from odometer_accountant.ledger.entries import content, entry_id
+from odometer_accountant.ledger.entries import WINDOWS_REACHED, content, entry_id
 from odometer_accountant.ledger.session_state import (
     SESSIONS_MAX,
     SESSIONS_OF_ONE_MAX,
@@ -22,7 +22,7 @@ from odometer_accountant.ledger.session_state import (
     Opening,
     SessionState,
 )
-from odometer_accountant.ledger.state import WINDOWS_REACHED, State
+from odometer_accountant.ledger.state import State
 from odometer_accountant.stores import Row
 
 

@@ -14,9 +14,11 @@ from odometer_accountant.ledger.blobs import (
     TOTALS,
     WINDOWS,
 )
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.entries import canonical, check_format, content, contents, entry_hash
+from odometer_accountant.ledger.entry_parts import affected_by, entry_losses
 from odometer_accountant.ledger.session_state import Sessions, load
-from odometer_accountant.ledger.state import CHECKPOINT_EVERY, State, entry_losses, read_holds, touched_by
+from odometer_accountant.ledger.state import State, read_holds
 from odometer_accountant.ledger.stored_counts import BESIDE
 from odometer_accountant.ledger.totals import InWindow, Totals
 from odometer_accountant.numerics.grid import Grid
@@ -242,7 +244,7 @@ def count_entry(
     if entry["type"] not in ("charged", "held", "settled"):
         return spent
     about = entry["held"] if entry["type"] == "settled" else entry
-    if scope not in touched_by(about).scopes(composition):
+    if scope not in affected_by(about).scopes(composition):
         return spent
     if entry["type"] == "settled":
         spent = spent.minus(total(grid, entry_losses(grid, about)))

@@ -201,11 +201,11 @@ class Totals:
 
 
 def added(
-    grid: Grid, composition: str, touched: AffectedScopes, kinds: Sequence[str], losses: Sequence[Loss]
+    grid: Grid, composition: str, affected: AffectedScopes, kinds: Sequence[str], losses: Sequence[Loss]
 ) -> dict[str, Loss]:
     """What each scope gains by a charge: all of it, but a kind of mechanism its own part."""
     whole = losses[0] if len(losses) == 1 else total(grid, losses)
-    gained = dict.fromkeys(touched.scopes(composition), whole)
+    gained = dict.fromkeys(affected.scopes(composition), whole)
     if composition != "by_unit":
         for kind, loss in zip(kinds, losses, strict=True):
             scope = f"mechanism/{kind}"

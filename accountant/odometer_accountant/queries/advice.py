@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from odometer_accountant.effort import effort
 from odometer_accountant.ledger.active_budgets import BudgetRefusal, ChargeContext, refusing, surely_allowed
-from odometer_accountant.ledger.commands import PreparedCharge
 from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.mechanisms.charge import COUNT_MAX
@@ -54,7 +54,7 @@ class WhatIf:
     """What is asked, of whom, and when: everything that a charge's fate depends on but its loss."""
 
     state: State
-    touched: AffectedScopes
+    affected: AffectedScopes
     time: str
     until_s: float = math.inf
     """Processor time of the asking thread at which searches end, as `time.thread_time` has it."""
@@ -67,7 +67,7 @@ class WhatIf:
     def situation(self) -> ChargeContext:
         """What every question after the first need not count again."""
         state = self.state
-        return ChargeContext(state.composition, state.partitions, state.totals, self.touched)
+        return ChargeContext(state.composition, state.partitions, state.totals, self.affected)
 
     def refusing(self, loss: Loss, most: int) -> list[BudgetRefusal]:
         """Every budget that would not allow `loss`, with at most so many of the counts that it refuses."""

@@ -7,9 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from odometer_accountant.ledger.blobs import scope_blob
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.entries import content, contents, row_at
+from odometer_accountant.ledger.entry_parts import affected_by, entry_losses
 from odometer_accountant.ledger.snapshot import with_blobs
-from odometer_accountant.ledger.state import CHECKPOINT_EVERY, State, entry_losses, touched_by
+from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Loss, total
 from odometer_accountant.queries import readings
@@ -93,7 +95,7 @@ def _steps(store: Store, state: State) -> Iterator[_Step]:
             settled = entry["type"] == "settled"
             about = entry["held"] if settled else entry
             taken = total(grid, entry_losses(grid, about)) if settled else zero
-            scopes = touched_by(about).scopes(state.composition)
+            scopes = affected_by(about).scopes(state.composition)
             parts = None
             if DATASET_SCOPE not in scopes:
                 named = [places[scope] for scope in scopes if scope in places]

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from odometer_accountant.errors import LedgerCorrupt, UnknownHold
+from odometer_accountant.ledger.charge_totals import open_holds, refund
 from odometer_accountant.ledger.entries import content, hold_id, row_at
+from odometer_accountant.ledger.entry_parts import affected_by, entry_losses
 from odometer_accountant.ledger.holds import check_used, held_entry, open_entry
-from odometer_accountant.ledger.state import State, entry_losses, open_holds, refund, touched_by
+from odometer_accountant.ledger.state import State
 from odometer_accountant.ledger.totals import Totals, counted_windows
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.model import text_to_floats
@@ -68,7 +70,9 @@ def held(store: Store, state: State, scope: str | None, now: str) -> Loss:
     if scope is not None and split(scope)[0] == "partition":
         wanted.add(DATASET_SCOPE)  # those on all partitions are about this one too
     for _, _, entry in _open(store, state, now):
-        if scope in (None, DATASET_SCOPE) or wanted.intersection(touched_by(entry).scopes(state.composition)):
+        if scope in (None, DATASET_SCOPE) or wanted.intersection(
+            affected_by(entry).scopes(state.composition)
+        ):
             lost = lost.plus(total(grid, entry_losses(grid, entry)))
     return lost
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from odometer_accountant.budgets.filters import Left
 from odometer_accountant.ledger.active_budgets import ActiveBudget
-from odometer_accountant.ledger.commands import PreparedCharge
 from odometer_accountant.ledger.entries import timestamp
+from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.queries.readings import loss_document
@@ -31,10 +31,12 @@ def fragment_of(prepared: PreparedCharge) -> str:
     return str(known)
 
 
-def left(state: State, touched: AffectedScopes, time: str, extra: Loss | None = None) -> list[dict[str, Any]]:
+def left(
+    state: State, affected: AffectedScopes, time: str, extra: Loss | None = None
+) -> list[dict[str, Any]]:
     """What is left per budget that is concerned, in its own parameter; with `extra` as if it were charged."""
     found = []
-    for limit, scope, spent in _tightest(state, touched, time, extra):
+    for limit, scope, spent in _tightest(state, affected, time, extra):
         found.append(json.loads(_left_json(limit, scope, limit.rule.left_of_limit(spent), time)))
     return found
 
@@ -57,7 +59,7 @@ def receipt(
     entry: dict[str, Any],
     principal: str,
     fixed: str,
-    touched: AffectedScopes,
+    affected: AffectedScopes,
     *,
     replayed: bool,
 ) -> bytes:
@@ -74,19 +76,19 @@ def receipt(
         head += json.dumps(more, separators=(",", ":"))[1:-1] + ","
     lines = [
         _left_json(limit, scope, limit.rule.left(spent), state.time)
-        for limit, scope, spent in _tightest(state, touched, state.time, None)
+        for limit, scope, spent in _tightest(state, affected, state.time, None)
     ]
     return (head + fixed + ',"left":[' + ",".join(lines) + "]}").encode()
 
 
 def _tightest(
-    state: State, touched: AffectedScopes, time: str, extra: Loss | None
+    state: State, affected: AffectedScopes, time: str, extra: Loss | None
 ) -> Iterator[tuple[ActiveBudget, str, Loss]]:
     """Each budget that is concerned, at the one of its scopes that has used most of it."""
     for limit in state.limits:
         counts = [
             (scopes[-1], limit.count(state.totals, scopes, time))
-            for scopes in limit.concerned(state.composition, state.partitions, touched)
+            for scopes in limit.concerned(state.composition, state.partitions, affected)
         ]
         if extra is not None:
             counts = [(scope, spent.plus(extra)) for scope, spent in counts]

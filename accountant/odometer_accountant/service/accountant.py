@@ -24,6 +24,7 @@ from odometer_accountant.errors import (
     UnknownHold,
 )
 from odometer_accountant.ledger.administration import etag
+from odometer_accountant.ledger.charge_totals import open_holds
 from odometer_accountant.ledger.charges import check_fits_dataset
 from odometer_accountant.ledger.commands import (
     AddPartitionsCommand,
@@ -33,7 +34,6 @@ from odometer_accountant.ledger.commands import (
     DeriveCommand,
     EndCommand,
     OpenCommand,
-    PreparedCharge,
     SetBudgetCommand,
     SettleCommand,
     UnfreezeCommand,
@@ -41,8 +41,10 @@ from odometer_accountant.ledger.commands import (
 from odometer_accountant.ledger.decide import frozen_error
 from odometer_accountant.ledger.decisions import Admitted, Refused, Replayed
 from odometer_accountant.ledger.entries import MARK, content, hold_id
+from odometer_accountant.ledger.entry_parts import affected_by
+from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.ledger.sanitised import at_figure, check_sanitised
-from odometer_accountant.ledger.state import State, open_holds, touched_by
+from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.model import floats_to_text
 from odometer_accountant.numerics.grid import CURRENT_GRID, Grid
@@ -261,7 +263,7 @@ class Accountant(StateReader):
             about["hold"] = {"id": hold_id(state.shard, about["sequence"], about["hash"]), "expires": expires}
         fixed = receipts.fragment_of(prepared.on(state.dataset.grid))
         document = receipts.receipt(
-            state, about, command.principal, fixed, command.touched, replayed=replayed
+            state, about, command.principal, fixed, command.affected, replayed=replayed
         )
         return document, replayed
 
@@ -272,7 +274,7 @@ class Accountant(StateReader):
         """
         error = outcome.error if isinstance(outcome, Refused) else outcome
         if isinstance(error, BudgetExceeded) and isinstance(outcome, Refused) and outcome.state is not None:
-            question = advice.WhatIf(outcome.state, command.touched, outcome.at).within(advice.ADVICE_S)
+            question = advice.WhatIf(outcome.state, command.affected, outcome.at).within(advice.ADVICE_S)
             prepared = command.prepared.on(outcome.state.dataset.grid)
             notes = [*prepared.notes, *(() if advise else (advice.POSTPONED,))]
             nothing: dict[str, Any] = dict.fromkeys(advice.PARTS)
@@ -300,12 +302,12 @@ class Accountant(StateReader):
             raise frozen_error(state)
         check_fits_dataset(state, prepared)
         prepared = prepared.on(state.dataset.grid)
-        question = advice.WhatIf(state, command.touched, max(state.time, self.clock()))
+        question = advice.WhatIf(state, command.affected, max(state.time, self.clock()))
         fitting, notes = question.fits(prepared.loss), list(prepared.notes)
         extra = prepared.loss if fitting else None
         return {
             "fits": fitting and not state.closed,
-            "left": receipts.left(state, command.touched, question.time, extra),
+            "left": receipts.left(state, command.affected, question.time, extra),
             "refusals": advice.refusals(question, prepared.loss),
             "would_fit": advice.would_fit(question.within(advice.ADVICE_S), prepared, notes),
             **({"notes": notes} if notes else {}),
@@ -314,7 +316,7 @@ class Accountant(StateReader):
     def _as_charged(self, name: str, stream: str, command: ChargeCommand) -> State:
         """The state that a charge would be judged on, with every count that it needs."""
         dataset = self.state(name)
-        names = dataset.blob_names(dataset.scopes(command.touched, command.prepared.kinds))
+        names = dataset.blob_names(dataset.scopes(command.affected, command.prepared.kinds))
         if stream == name:
             return self._with(stream, names) or dataset
         return self._shard(dataset, stream, names)
@@ -347,7 +349,7 @@ class Accountant(StateReader):
         if isinstance(outcome, Admitted | Replayed):
             replayed = isinstance(outcome, Replayed)
             head = outcome.row if isinstance(outcome, Replayed) else outcome.state.head
-            touched = touched_by(held)
+            affected = affected_by(held)
             state = outcome.state
             document = {
                 "dataset": name,
@@ -357,7 +359,7 @@ class Accountant(StateReader):
                 "used": list(used),
                 "held": [item["count"] for item in held["command"]["charges"]],
                 "replayed": replayed,
-                "left": receipts.left(state, touched, state.time),
+                "left": receipts.left(state, affected, state.time),
             }
             return document, replayed
         raise outcome.error if isinstance(outcome, Refused) else outcome

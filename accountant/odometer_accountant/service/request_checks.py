@@ -15,7 +15,8 @@ from odometer_accountant.errors import (
     UnknownHold,
     UnknownSession,
 )
-from odometer_accountant.ledger.commands import Caller, PreparedCharge, prepare
+from odometer_accountant.ledger.commands import Caller
+from odometer_accountant.ledger.prepared import PreparedCharge, prepare
 from odometer_accountant.ledger.principals import is_reserved
 from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Mechanism
@@ -38,7 +39,7 @@ def prepared_charge(body: Body | Mapping[str, Any], *, hold: bool = False) -> Pr
     """
     document, text = (read_json(body), body) if isinstance(body, bytes) else (body, dumps(body))
     check_effort(document)
-    return prepare(text, document, hold=hold).warm()
+    return prepare(text, document, hold=hold).precompute()
 
 
 def called(by: Caller | str) -> Caller:

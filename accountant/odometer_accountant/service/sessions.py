@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from odometer_accountant.errors import KeyReused, LedgerCorrupt, UnknownSession
-from odometer_accountant.ledger.commands import Caller, ChargeCommand, EndCommand, PreparedCharge, end_key
+from odometer_accountant.ledger.commands import Caller, ChargeCommand, EndCommand, end_key
 from odometer_accountant.ledger.entries import content, entry_id, row_at
+from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.ledger.session_state import Answer, Opening, SessionState
 from odometer_accountant.ledger.sessions import check_kept, check_owner, check_run, session_of
 from odometer_accountant.ledger.state import State
@@ -35,7 +36,7 @@ def prepared_opening(body: Body | Mapping[str, Any]) -> PreparedCharge:
         on_behalf=request.principal,
         session=Opening(floats_to_text(request.session.document())),
         refused=refused,
-    ).warm()
+    ).precompute()
 
 
 KEPT_MAX: Final = 256
@@ -237,4 +238,4 @@ class SessionRecord:
             group=None if group is None else Group.model_validate(group),
             partitions=parts if parts is None or parts == "all" else tuple(parts),
             session=answer,
-        ).warm()
+        ).precompute()

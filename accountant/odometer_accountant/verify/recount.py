@@ -8,20 +8,16 @@ from typing import Any, Final
 
 from odometer_accountant.errors import InvalidRequest, OdometerError
 from odometer_accountant.ledger.active_budgets import ChargeContext, refusing
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import end_key, settlement_key
 from odometer_accountant.ledger.derived import is_release
 from odometer_accountant.ledger.entries import FORMATS, entry_hash, entry_id
+from odometer_accountant.ledger.entry_parts import affected_by, entry_losses
 from odometer_accountant.ledger.findings import Finding, parting
+from odometer_accountant.ledger.fold import apply, apply_charge
 from odometer_accountant.ledger.holds import held_part
 from odometer_accountant.ledger.sanitised import at_figure, check_sanitised
-from odometer_accountant.ledger.state import (
-    CHECKPOINT_EVERY,
-    State,
-    apply,
-    apply_charge,
-    entry_losses,
-    touched_by,
-)
+from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.mechanisms.sessions import ANY_SESSION
 from odometer_accountant.model import STORED, floats_to_text, text_to_floats
@@ -189,7 +185,7 @@ class Recount:
             return apply_charge(before, head, entry)
         losses = entry_losses(before.dataset.grid, entry)
         spent = before.spent
-        if DATASET_SCOPE in touched_by(entry).scopes(before.composition):
+        if DATASET_SCOPE in affected_by(entry).scopes(before.composition):
             for loss in losses:
                 spent = spent.plus(loss)
         return apply_charge(before, head, {**entry, "totals": spent.encode()})
@@ -306,7 +302,7 @@ class Recount:
     def _check_shard(self, at: int, entry: Mapping[str, Any], state: State) -> None:
         """That each unit is charged where its odometer is."""
         if state.composition == "by_unit":
-            for unit in touched_by(entry).units:
+            for unit in affected_by(entry).units:
                 if (place := shard_of(unit, state.dataset.shards)) != state.shard:
                     self._fault(f"charges a unit that shard {place} keeps", at, f"unit/{unit}")
 
@@ -315,7 +311,7 @@ class Recount:
         asked = Loss.zero(state.dataset.grid)
         for loss in losses:
             asked = asked.plus(loss)
-        situation = ChargeContext(state.composition, state.partitions, state.totals, touched_by(entry))
+        situation = ChargeContext(state.composition, state.partitions, state.totals, affected_by(entry))
         for one in refusing(state.limits, situation, asked, entry["time"]):
             over = (one.limit.rule.name, one.limit.entry.version, one.scope)
             if over not in self._over:

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from odometer_accountant.ledger.entries import WINDOWS_REACHED
+from odometer_accountant.ledger.entry_parts import entry_losses
 from odometer_accountant.ledger.sessions import part_of
-from odometer_accountant.ledger.state import WINDOWS_REACHED, State, entry_losses
+from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.loss import Loss, total
 
 Fault = Callable[[str, int], None]

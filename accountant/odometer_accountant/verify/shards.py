@@ -5,7 +5,8 @@ from typing import Any
 
 from odometer_accountant.errors import LedgerCorrupt
 from odometer_accountant.ledger.entries import canonical
-from odometer_accountant.ledger.state import State, apply
+from odometer_accountant.ledger.fold import apply
+from odometer_accountant.ledger.state import State
 from odometer_accountant.scopes import shard_parent
 from odometer_accountant.stores import Store
 

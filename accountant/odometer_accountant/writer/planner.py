@@ -36,6 +36,7 @@ from odometer_accountant.ledger.dataset import entry_format
 from odometer_accountant.ledger.decide import decide, frozen_error, lost_shard
 from odometer_accountant.ledger.decisions import Admitted, Decision, Refused, admit
 from odometer_accountant.ledger.entries import content, row_at
+from odometer_accountant.ledger.entry_parts import affected_by, kinds_of
 from odometer_accountant.ledger.hold_owners import Holders
 from odometer_accountant.ledger.snapshot import (
     KnownHead,
@@ -46,7 +47,7 @@ from odometer_accountant.ledger.snapshot import (
     recount_recent,
     with_blobs,
 )
-from odometer_accountant.ledger.state import State, kinds_of, touched_by
+from odometer_accountant.ledger.state import State
 from odometer_accountant.ledger.totals import Totals
 from odometer_accountant.scopes import shard_number, shard_parent
 from odometer_accountant.stores import EMPTY_HEAD, Head, NewEntry, Row, Store, Write
@@ -432,22 +433,22 @@ class Book:
         for job in jobs:
             command = job.command
             if isinstance(command, ChargeCommand):
-                touched = command.touched
-                same = (id(touched), id(command.prepared))  # a job charges the same again and again
+                affected = command.affected
+                same = (id(affected), id(command.prepared))  # a job charges the same again and again
                 if same in done:
                     continue
                 done.add(same)
-                scopes = state.scopes(touched, command.prepared.kinds)
+                scopes = state.scopes(affected, command.prepared.kinds)
             elif isinstance(command, SettleCommand) and command.hold in held:
                 entry = _said(held[command.hold], state.stream)
                 if entry.get("type") != "held":
                     continue
-                scopes = state.scopes(touched_by(entry), kinds_of(entry))
+                scopes = state.scopes(affected_by(entry), kinds_of(entry))
             elif isinstance(command, EndCommand) and command.session in held:
                 entry = _said(held[command.session], state.stream)
                 if "command" not in entry:
                     continue
-                scopes = state.scopes(touched_by(entry), ())
+                scopes = state.scopes(affected_by(entry), ())
             else:
                 continue
             names |= dict.fromkeys(state.blob_names(scopes))

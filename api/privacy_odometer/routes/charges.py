@@ -11,8 +11,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from odometer_accountant.bounds import BODY_MAX
 from odometer_accountant.errors import OdometerError, StoreUnavailable, TooManyRequests
-from odometer_accountant.ledger.commands import Caller, ChargeCommand, PreparedCharge
+from odometer_accountant.ledger.commands import Caller, ChargeCommand
 from odometer_accountant.ledger.decisions import Admitted, Replayed
+from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.requests.json_input import read_json
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.api_keys import Identity, Role
