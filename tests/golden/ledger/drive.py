@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from odometer_accountant.errors import OdometerError
 from odometer_accountant.ledger.commands import Caller, FreezeCommand
 from odometer_accountant.ledger.entries import timestamp
 from odometer_accountant.service.accountant import Accountant
@@ -145,17 +146,29 @@ class Clock:
         self.moment += timedelta(seconds=seconds)
 
 
-def run(accountant: Accountant, clock: Clock) -> Iterator[str]:
-    """All commands, in order; each call and its answer as a line that tells how to make it again."""
+def run(accountant: Accountant, clock: Clock, *, refused: bool = False) -> Iterator[str]:
+    """All commands, in order; each call and its answer as a line that tells how to make it again.
+
+    refused: go on after a call that this version refuses, and say so.
+    """
     called: dict[tuple[str, str], str] = {}
     for document in OPENED:
         clock.tick()
         accountant.create_dataset(document, "root")
     for place, (method, arguments, who) in enumerate(CALLS):
         clock.tick(1200 if place % 10 == 9 else 1)
-        given = [called[arguments[0], one[1:]] if str(one).startswith("@") else one for one in arguments]
+        given = [
+            called.get((arguments[0], one[1:]), "none") if str(one).startswith("@") else one
+            for one in arguments
+        ]
         caller: Caller | str = who if method.startswith("add_") else CALLERS[who]
-        answer = getattr(accountant, method)(*given, caller)
+        try:
+            answer = getattr(accountant, method)(*given, caller)
+        except OdometerError as error:
+            if not refused:
+                raise
+            yield json.dumps({"method": method, "arguments": given, "who": who, "refused": error.code})
+            continue
         document = answer[0] if isinstance(answer, tuple) else answer
         if method == "hold":
             called[arguments[0], arguments[-1]] = document["hold"]["id"]
