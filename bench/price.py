@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from odometer_accountant.budgets.kinds import ApproximateBudget
+from odometer_accountant.budgets.approximate import ApproximateBudget
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.numerics import conversions
 from odometer_accountant.numerics.grid import GRID_V1, Grid
@@ -66,7 +66,7 @@ def admitted(plan: Charge, workload: tuple[Charge, ...] | None) -> float:
 
     def admits(epsilon: float) -> bool:
         budget = ApproximateBudget(name="b", epsilon=epsilon, delta=DELTA, delta_add=0.0, workload=workload)
-        return budget.rule(GRID_V1, budget.fixed(GRID_V1)).allows(loss)
+        return budget.filter(GRID_V1, budget.fixed(GRID_V1)).allows(loss)
 
     return least(admits)
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from odometer_accountant.budgets.kinds import ANY_BUDGET
+from odometer_accountant.budgets import ANY_BUDGET
 from odometer_accountant.errors import OdometerError
 from odometer_accountant.mechanisms import ANY_MECHANISM, Mechanism
 from odometer_accountant.service.operations import OPERATIONS, Operation

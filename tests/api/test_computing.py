@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from serving import live
 
-import odometer_accountant.budgets.kinds
+import odometer_accountant.budgets.approximate
 from odometer_accountant.service.accountant import Accountant
 
 
@@ -76,13 +76,13 @@ def test_charges_and_checks_go_on_while_large_reads_hold_their_threads(
 
 def test_the_curves_of_a_workload_are_not_computed_by_the_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
-    real = odometer_accountant.budgets.kinds.total
+    real = odometer_accountant.budgets.approximate.total
 
     def noted(*arguments: Any) -> Any:
         names.append(threading.current_thread().name)
         return real(*arguments)
 
-    monkeypatch.setattr(odometer_accountant.budgets.kinds, "total", noted)
+    monkeypatch.setattr(odometer_accountant.budgets.approximate, "total", noted)
     mechanism = {"kind": "gaussian", "noise_multiplier": 7.25}
     budget = {
         "name": "b",

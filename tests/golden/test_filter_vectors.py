@@ -11,7 +11,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from odometer_accountant.budgets.kinds import ApproximateBudget
+from odometer_accountant.budgets.approximate import ApproximateBudget
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.numerics import conversions, prior
 from odometer_accountant.numerics.grid import GRID_V1
@@ -147,7 +147,7 @@ def test_filter_and_capacity(row: Row) -> None:
     capacity = mixture.capacity(epsilon)
     assert len(capacity) == len(row["budget"]["capacity"])
     budget = ApproximateBudget(name="b", epsilon=epsilon, delta=row["delta_mix"], delta_add=0.0)
-    rule: Any = budget.rule(GRID_V1, budget.fixed(GRID_V1))
+    rule: Any = budget.filter(GRID_V1, budget.fixed(GRID_V1))
     for ours, units, expected in zip(capacity, rule.capacity, row["budget"]["capacity"], strict=True):
         assert_refusing_side(-ours, -expected)
         assert -1 - ABOVE * abs(expected) * 1e12 <= units - expected * 1e12 <= BELOW * abs(expected) * 1e12
@@ -159,7 +159,7 @@ def test_a_budget_admits_the_row_exactly_when_it_should(row: Row) -> None:
     for factor, allowed in ((1 + 2e-9, True), (1 - 2e-9, False)):
         epsilon = row["least_default_budget_eps"] * factor
         budget = ApproximateBudget(name="b", epsilon=epsilon, delta=row["delta_mix"], delta_add=0.0)
-        assert budget.rule(GRID_V1, budget.fixed(GRID_V1)).allows(as_loss(row)) is allowed
+        assert budget.filter(GRID_V1, budget.fixed(GRID_V1)).allows(as_loss(row)) is allowed
 
 
 @pytest.mark.parametrize("row", [ROWS[0], ROWS[3], ROWS[4], ROWS[14]], ids=lambda row: row["id"])

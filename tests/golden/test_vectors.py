@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from odometer_accountant.budgets import filters
-from odometer_accountant.budgets.kinds import PureBudget
+from odometer_accountant.budgets import coordinate
+from odometer_accountant.budgets.coordinate import PureBudget
 from odometer_accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.mechanisms.noise import Gaussian
@@ -145,7 +145,7 @@ def gaussian_rdp(row: Row) -> None:
 
 def gaussian_mu(params: dict[str, Any]) -> float:
     loss = gaussian(params["sigma"]).curve(GRID_V1).times(params.get("steps", 1))
-    return filters.root_up(loss.amount(GRID_V1.mu_squared))
+    return coordinate.root_up(loss.amount(GRID_V1.mu_squared))
 
 
 def gaussian_delta(row: Row) -> None:
@@ -257,7 +257,7 @@ def response_pure(row: Row) -> None:
 def response_mu(row: Row) -> None:
     for redrawn, expected in zip(row["params"]["noise_parameter"], row["expected"], strict=True):
         loss = response({"buckets": 2, "noise_parameter": redrawn}, GRID_V1)
-        assert filters.root_up(loss.amount(GRID_V1.mu_squared)) == pytest.approx(
+        assert coordinate.root_up(loss.amount(GRID_V1.mu_squared)) == pytest.approx(
             expected, rel=row["tolerance"]["rel"]
         )
 
@@ -329,7 +329,7 @@ def stated_total(row: Row) -> None:
 
 def remaining(row: Row) -> None:
     """Ten equal parts of what is left fit, and ten of anything larger do not."""
-    rule = PureBudget(name="b", epsilon=float(row["params"]["limit"][0])).rule(GRID_V1, {})
+    rule = PureBudget(name="b", epsilon=float(row["params"]["limit"][0])).filter(GRID_V1, {})
     for epsilon, fits in ((row["expected"], True), (row["expected"] + 1e-12, False)):
         loss = mechanism(kind="pure", epsilon=epsilon).curve(GRID_V1).times(row["params"]["k"])
         assert rule.allows(loss) is fits
@@ -339,7 +339,7 @@ def admitted(row: Row) -> None:
     params = row["params"]
     amounts = params["charges"] if "charges" in params else [params["spent"], params["charge"]]
     losses = [mechanism(kind="pure", epsilon=amount).curve(GRID_V1).times(1) for amount in amounts]
-    rule = PureBudget(name="b", epsilon=float(params["limit"])).rule(GRID_V1, {})
+    rule = PureBudget(name="b", epsilon=float(params["limit"])).filter(GRID_V1, {})
     assert rule.allows(total(GRID_V1, losses)) is row["expected"]
 
 

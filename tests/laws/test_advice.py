@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from odometer_accountant.budgets.filters import NO_BOUND
+from odometer_accountant.budgets.base import NO_BOUND
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores.memory import MemoryStore
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odometer_accountant.budgets.filters import Filter
-from odometer_accountant.budgets.kinds import ANY_BUDGET, Budget, split_delta
+from odometer_accountant.budgets import ANY_BUDGET
+from odometer_accountant.budgets.approximate import split_delta
+from odometer_accountant.budgets.base import Budget, Filter
 from odometer_accountant.errors import BudgetExceeded, EditConflict, OdometerError
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.numerics.grid import CURRENT_GRID
@@ -46,7 +47,7 @@ def test_every_kind_is_here() -> None:
 
 def rule_of(**document: Any) -> Filter:
     budget = ANY_BUDGET.validate_python({"name": "b", **document})
-    return budget.rule(CURRENT_GRID, budget.fixed(CURRENT_GRID))
+    return budget.filter(CURRENT_GRID, budget.fixed(CURRENT_GRID))
 
 
 def loss_of(mechanism: Document, count: int = 1) -> Any:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from odometer_accountant.budgets.kinds import Budget
+from odometer_accountant.budgets.base import Budget
 from odometer_accountant.mechanisms import ANY_MECHANISM, Adjacency, Mechanism
 from odometer_accountant.mechanisms.charge import COUNT_MAX, Charge
 from odometer_accountant.model import Model, floats_to_text, text_to_floats

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import odometer_accountant.queries.history
-from odometer_accountant.budgets.filters import if_stopped_now
+from odometer_accountant.budgets.approximate import if_stopped_now
 from odometer_accountant.ledger.entry_parts import entry_losses
 from odometer_accountant.ledger.snapshot import count_entry
 from odometer_accountant.numerics.grid import CURRENT_GRID, Grid

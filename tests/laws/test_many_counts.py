@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odometer_accountant.budgets.filters import ApproximateFilter
+from odometer_accountant.budgets.approximate import ApproximateFilter
 from odometer_accountant.errors import BudgetExceeded, InvalidRequest
 from odometer_accountant.ledger.active_budgets import ActiveBudget, ChargeContext, refusing, surely_allowed
 from odometer_accountant.ledger.charges import COUNTS_MAX
@@ -139,17 +139,17 @@ def test_a_count_is_refused_exactly_when_its_own_total_is_too_large(
     situation = ChargeContext("by_unit", (), Totals(grid, life, {}), AffectedScopes("x", units=units))
     loss = gaussian.scaled(asked)
     alone = {
-        (limit.rule.name, scope)
+        (limit.filter.name, scope)
         for limit in limits
         for scope, before in life.items()
-        if not limit.rule.allows(before.plus(loss))
+        if not limit.filter.allows(before.plus(loss))
     }
-    assert {(one.limit.rule.name, one.scope) for one in refusing(limits, situation, loss, NOW)} == alone
+    assert {(one.limit.filter.name, one.scope) for one in refusing(limits, situation, loss, NOW)} == alone
     first = refusing(limits, situation, loss, NOW, most=1)
-    assert [one.limit.rule.name for one in first] == [
-        limit.rule.name for limit in limits if any(name == limit.rule.name for name, _ in alone)
+    assert [one.limit.filter.name for one in first] == [
+        limit.filter.name for limit in limits if any(name == limit.filter.name for name, _ in alone)
     ]
-    assert all((one.limit.rule.name, one.scope) in alone for one in first)
+    assert all((one.limit.filter.name, one.scope) in alone for one in first)
     if surely_allowed(limits, situation, loss, NOW):
         assert not alone
     elif len(spent) <= 16:

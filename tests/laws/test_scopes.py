@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odometer_accountant.budgets.kinds import ANY_BUDGET
+from odometer_accountant.budgets import ANY_BUDGET
 from odometer_accountant.errors import BudgetExceeded, DatasetClosed, Forbidden, InvalidRequest, KeyReused
 from odometer_accountant.ledger.commands import (
     AddPartitionsCommand,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from odometer_accountant.budgets.kinds import ANY_BUDGET
+from odometer_accountant.budgets import ANY_BUDGET
 from odometer_accountant.errors import LedgerCorrupt
 from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import (

@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from odometer_accountant.budgets.filters import ApproximateFilter
-from odometer_accountant.budgets.kinds import ApproximateBudget
+from odometer_accountant.budgets.approximate import ApproximateBudget, ApproximateFilter
 from odometer_accountant.numerics.grid import GRID_V1
 from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.numerics.mixture import Mixture
@@ -143,7 +142,7 @@ def test_what_admits_more_admits_less(
 ) -> None:
     """A rule that allows a total allows every part of it."""
     budget = ApproximateBudget(name="b", epsilon=10.0**log_epsilon, delta=10.0**-digits)
-    rule = budget.rule(GRID_V1, budget.fixed(GRID_V1))
+    rule = budget.filter(GRID_V1, budget.fixed(GRID_V1))
     assert isinstance(rule, ApproximateFilter)
     part, whole = as_loss(first), as_loss(first).plus(as_loss(second))
     assert rule.allows(part) or not rule.allows(whole)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
-from odometer_accountant.budgets.kinds import ApproximateBudget, GdpBudget
+from odometer_accountant.budgets.approximate import ApproximateBudget
+from odometer_accountant.budgets.coordinate import GdpBudget
 from odometer_accountant.mechanisms import ANY_MECHANISM
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.numerics import conversions
@@ -105,7 +106,7 @@ def test_it_admits_more_than_renyi_where_all_is_gaussian(epsilon: float, delta: 
     )
 
     def most(budget: Any) -> int:
-        rule = budget.rule(GRID_V1, budget.fixed(GRID_V1))
+        rule = budget.filter(GRID_V1, budget.fixed(GRID_V1))
         one = ANY_MECHANISM.validate_python(charge["mechanism"]).curve(GRID_V1)
         fits, over = 1, 1 << 32
         while over - fits > 1:

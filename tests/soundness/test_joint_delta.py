@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from odometer_accountant.budgets.filters import Filter
-from odometer_accountant.budgets.kinds import ApproximateBudget
+from odometer_accountant.budgets.approximate import ApproximateBudget
+from odometer_accountant.budgets.base import Filter
 from odometer_accountant.mechanisms.stated import Approximate
 from odometer_accountant.numerics import prior
 from odometer_accountant.numerics.grid import GRID_V1
@@ -73,7 +73,7 @@ def test_the_counterexample(weights: str) -> None:
 def test_the_fixed_split_holds(delta_add: float | None) -> None:
     """The whole delta as one release is refused; this analyst stays within delta at every split."""
     budget = ApproximateBudget(name="b", epsilon=EPSILON, delta=DELTA, delta_add=delta_add)
-    rule = budget.rule(GRID_V1, budget.fixed(GRID_V1))
+    rule = budget.filter(GRID_V1, budget.fixed(GRID_V1))
     assert not rule.allows(two_point(FIRST).plus(released(DELTA)))
     kept = 1e-6 if delta_add is None else delta_add
     assert rule.allows(two_point(FIRST).plus(released(kept)))

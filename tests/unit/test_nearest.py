@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from odometer_accountant.budgets.kinds import ANY_BUDGET, Budget
+from odometer_accountant.budgets import ANY_BUDGET
+from odometer_accountant.budgets.base import Budget
 from odometer_accountant.errors import InvalidRequest
 from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.mechanisms.sessions import Session

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final, Self
 
-from odometer_accountant.budgets.filters import Filter
+from odometer_accountant.budgets.base import Filter
 from odometer_accountant.ledger.dataset import BudgetVersion
 from odometer_accountant.ledger.totals import Totals
 from odometer_accountant.numerics.grid import Grid
@@ -28,7 +28,7 @@ class ActiveBudget:
     """A budget with its rule, and whom it limits."""
 
     entry: BudgetVersion
-    rule: Filter
+    filter: Filter
     kind: str
     """Kind of the scope: dataset, principal, team, group, partition, unit."""
     name: str
@@ -38,13 +38,13 @@ class ActiveBudget:
     @classmethod
     def of(cls, entry: BudgetVersion, grid: Grid) -> Self:
         budget = entry.budget
-        return cls(entry, budget.rule(grid, dict(entry.fixed)), *split(budget.scope), budget.window)
+        return cls(entry, budget.filter(grid, dict(entry.fixed)), *split(budget.scope), budget.window)
 
     @once
     def shares(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
         """For each team with a reserved share (by scope): (coordinate, units) pairs, rounded down."""
         reserved = self.entry.budget.reserved or {}
-        capacities = self.rule.capacities()
+        capacities = self.filter.capacities()
         return {
             f"team/{team}": tuple((index, math.floor(decimal(share) * units)) for index, units in capacities)
             for team, share in reserved.items()
@@ -179,7 +179,7 @@ def surely_allowed(limits: Sequence[ActiveBudget], situation: ChargeContext, los
     for limit in limits:
         moved = situation.moved(limit, time)
         if len(moved.each) > 1 and moved.different > _FEW:
-            if not limit.rule.allows(moved.worst.plus(loss)):
+            if not limit.filter.allows(moved.worst.plus(loss)):
                 return False
         elif next(_refused(limit, situation, loss, time), None) is not None:
             return False
@@ -202,14 +202,14 @@ def breadth(
 def _refused(limit: ActiveBudget, situation: ChargeContext, loss: Loss, time: str) -> Iterator[BudgetRefusal]:
     """The counts for which a budget does not allow `loss`."""
     moved = situation.moved(limit, time)
-    if len(moved.each) > 1 and not limit.shares and limit.rule.allows(moved.worst.plus(loss)):
+    if len(moved.each) > 1 and not limit.shares and limit.filter.allows(moved.worst.plus(loss)):
         return
     judged: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Loss, bool]] = {}
     for scopes, before in moved.each:
         key = (before.values, before.unbounded)
         if key not in judged:  # many units have the same total, and a rule may take a millisecond
             after = before.plus(loss)
-            judged[key] = after, limit.rule.allows(after)
+            judged[key] = after, limit.filter.allows(after)
         after, allowed = judged[key]
         if not allowed:
             yield BudgetRefusal(limit, scopes, before, after)
@@ -226,7 +226,7 @@ def _keeps_shares(limit: ActiveBudget, situation: ChargeContext, before: Loss, l
     """
     mine = None if situation.touched.team is None else f"team/{situation.touched.team}"
     after = before.plus(loss)
-    for place, (index, capacity) in enumerate(limit.rule.capacities()):
+    for place, (index, capacity) in enumerate(limit.filter.capacities()):
         now, then = before.units(index), after.units(index)
         if now is None or then is None:
             return False

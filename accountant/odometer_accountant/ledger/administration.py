@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from odometer_accountant.budgets.kinds import Budget
+from odometer_accountant.budgets.base import Budget
 from odometer_accountant.errors import (
     BudgetExists,
     DatasetClosed,
@@ -140,7 +140,7 @@ def _check_budget(state: State, entry: BudgetVersion) -> None:
 
 
 def _check_shares(entry: BudgetVersion, grid: Grid) -> None:
-    if entry.budget.reserved is not None and not ActiveBudget.of(entry, grid).rule.capacities():
+    if entry.budget.reserved is not None and not ActiveBudget.of(entry, grid).filter.capacities():
         raise InvalidRequest.of(
             "reserved", "this budget is too small at every Rényi order to be cut into shares"
         )

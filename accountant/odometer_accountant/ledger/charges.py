@@ -109,7 +109,7 @@ def refusals(state: State, affected: AffectedScopes, loss: Loss, time: str) -> l
 
 
 def _exceeded(state: State, found: list[BudgetRefusal], loss: Loss, time: str, now: str) -> BudgetExceeded:
-    names = list(dict.fromkeys(one.limit.rule.name for one in found))
+    names = list(dict.fromkeys(one.limit.filter.name for one in found))
     error = BudgetExceeded(
         f"the charge does not fit: {', '.join(names)} of dataset {state.dataset.name}", budgets=names
     )
@@ -127,7 +127,7 @@ def _fits_again(state: State, one: BudgetRefusal, loss: Loss, time: str) -> date
         if end is None:
             return None
         time = timestamp(end)
-        if one.limit.rule.allows(one.limit.count(state.totals, one.scopes, time).plus(loss)):
+        if one.limit.filter.allows(one.limit.count(state.totals, one.scopes, time).plus(loss)):
             return end
     return None
 

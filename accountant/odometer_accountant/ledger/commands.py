@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odometer_accountant.budgets.kinds import Budget
+from odometer_accountant.budgets.base import Budget
 from odometer_accountant.errors import InvalidRequest
 from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.numerics.loss import Loss

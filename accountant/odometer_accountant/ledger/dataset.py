@@ -4,14 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
-from odometer_accountant.budgets.kinds import (
-    ANY_BUDGET,
-    ApproximateBudget,
-    Budget,
-    Workload,
-    split_delta,
-    workload_loss,
-)
+from odometer_accountant.budgets import ANY_BUDGET
+from odometer_accountant.budgets.approximate import ApproximateBudget, Workload, split_delta, workload_loss
+from odometer_accountant.budgets.base import Budget
 from odometer_accountant.ledger.entries import FORMAT
 from odometer_accountant.mechanisms import Adjacency, Model
 from odometer_accountant.model import STORED, floats_to_text, text_to_floats

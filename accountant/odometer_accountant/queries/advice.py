@@ -95,7 +95,7 @@ def refusals(question: WhatIf, loss: Loss) -> list[dict[str, Any]]:
     documents = []
     known: dict[tuple[str, Loss], dict[str, Any]] = {}
     for one in question.refusing(loss, _SCOPES_SHOWN):
-        same = (one.limit.rule.name, one.before)
+        same = (one.limit.filter.name, one.before)
         if same not in known:  # units of which nothing is known yet differ by their names alone
             known[same] = _refusal(one, loss, question.time)
         documents.append({**known[same], "scope": one.scope})
@@ -103,7 +103,7 @@ def refusals(question: WhatIf, loss: Loss) -> list[dict[str, Any]]:
 
 
 def _refusal(one: BudgetRefusal, asked: Loss, time: str) -> dict[str, Any]:
-    rule = one.limit.rule
+    rule = one.limit.filter
     now, then = rule.spent(one.before), rule.spent(one.after)
     ends = one.limit.renews(time)
     reason = rule.why_not(asked, one.after)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from odometer_accountant.budgets.filters import root_up
-from odometer_accountant.budgets.kinds import Delta
+from odometer_accountant.budgets.base import Delta
+from odometer_accountant.budgets.coordinate import root_up
 from odometer_accountant.errors import NotValidUnderAdjacency
 from odometer_accountant.mechanisms import Adjacency, AnyMechanism, Model, Number, Whole
 from odometer_accountant.mechanisms.charge import COUNT_MAX, ITEMS_MAX, Charge

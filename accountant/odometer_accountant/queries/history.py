@@ -62,7 +62,7 @@ def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any
         "time": time,
         "if_stopped_now": finite(readings.stopped_now(state, spent)),
         "used": {
-            limit.rule.name: limit.rule.left_of_limit(spent).used
+            limit.filter.name: limit.filter.left_of_limit(spent).used
             for limit in state.limits
             if limit.kind == "dataset" and limit.window is None
         },

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from odometer_accountant.budgets.filters import ApproximateFilter, if_stopped_now, mu_shown, too_much_delta
+from odometer_accountant.budgets.approximate import ApproximateFilter, if_stopped_now, too_much_delta
+from odometer_accountant.budgets.coordinate import mu_shown
 from odometer_accountant.ledger.active_budgets import ActiveBudget
 from odometer_accountant.ledger.dataset import BudgetVersion
 from odometer_accountant.ledger.entries import timestamp
@@ -40,8 +41,6 @@ HOLDS: Final = {
         "For comparison only: rho + 2 sqrt(rho log 1/delta), the closed form of advanced composition in zCDP."
     ),
 }
-LIMITS_OF_A_PATH: Final = frozenset({"pure", "approximate"})
-"""Kinds of budget whose limit may have depended on what was seen: the last one in force is the promise."""
 WHAT_IF: Final = "What if: delta was chosen after looking, so nothing is promised at this delta."
 
 
@@ -100,7 +99,7 @@ def stopped_now(state: State, spent: Loss, mixture: Mixture | None = None, add: 
     mixture = state.dataset.mixture if mixture is None else mixture
     add = int(state.dataset.delta_add) if add is None else add
     found = if_stopped_now(spent, mixture, add)
-    for rule in (limit.rule for limit in state.limits):
+    for rule in (limit.filter for limit in state.limits):
         same = isinstance(rule, ApproximateFilter) and (rule.mixture, rule.delta_add) == (mixture, add)
         if same and found > rule.limit and rule.allows(spent):
             found = rule.limit
@@ -223,14 +222,14 @@ def _promised(state: State, limit: ActiveBudget, scope: str) -> tuple[float | No
     if largest <= now:
         return now, stands
     before = f": the largest limit that was in force, {largest:g}"
-    if limit.rule.kind not in LIMITS_OF_A_PATH:
-        why = f"A limit that is changed along the way is no promise of kind {limit.rule.kind}"
+    if not entry.budget.limit_may_follow_results:
+        why = f"A limit that is changed along the way is no promise of kind {limit.filter.kind}"
         return largest, f"{before}. {why}."
     lost = _lost(state, limit, scope)
     if lost is None:  # it promises nothing about what was admitted before it was lowered
         return largest, f"{before}, since {_untold(limit)}."
     if overspent(limit, lost):
-        return limit.rule.spent(lost), f": what is spent, above the limit as it was lowered{stands}"
+        return limit.filter.spent(lost), f": what is spent, above the limit as it was lowered{stands}"
     return now, stands
 
 
@@ -295,7 +294,7 @@ def standing_count(state: State, limit: ActiveBudget) -> Loss | None:
 
 def overspent(limit: ActiveBudget, totals: Loss) -> bool:
     """Whether a change of the budget left less than is spent already. Nothing more is admitted then."""
-    return limit.entry.version > 1 and not limit.rule.allows(totals)
+    return limit.entry.version > 1 and not limit.filter.allows(totals)
 
 
 def covers(entry: BudgetVersion) -> str:
@@ -309,7 +308,7 @@ def budget_state(state: State, limit: ActiveBudget, etag: str) -> dict[str, Any]
     Of a budget that each of many scopes has, nothing is spent as a whole: those are null.
     """
     spent = standing_count(state, limit)
-    shown = None if spent is None else limit.rule.left_of_limit(spent)
+    shown = None if spent is None else limit.filter.left_of_limit(spent)
     ends = limit.renews(state.time)
     return {
         **limit.entry.budget.document(),
@@ -319,7 +318,7 @@ def budget_state(state: State, limit: ActiveBudget, etag: str) -> dict[str, Any]
         "version": limit.entry.version,
         "etag": etag,
         "covers": covers(limit.entry),
-        "limit": limit.rule.limit,
+        "limit": limit.filter.limit,
         "spent": None if shown is None else finite(shown.spent),
         "left": None if shown is None else shown.left,
         "used": None if shown is None else shown.used,

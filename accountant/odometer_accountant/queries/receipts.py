@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from odometer_accountant.budgets.filters import Left
+from odometer_accountant.budgets.base import Left
 from odometer_accountant.ledger.active_budgets import ActiveBudget
 from odometer_accountant.ledger.entries import timestamp
 from odometer_accountant.ledger.prepared import PreparedCharge
@@ -37,7 +37,7 @@ def left(
     """What is left per budget that is concerned, in its own parameter; with `extra` as if it were charged."""
     found = []
     for limit, scope, spent in _tightest(state, affected, time, extra):
-        found.append(json.loads(_left_json(limit, scope, limit.rule.left_of_limit(spent), time)))
+        found.append(json.loads(_left_json(limit, scope, limit.filter.left_of_limit(spent), time)))
     return found
 
 
@@ -49,7 +49,7 @@ def left_of(state: State, scope: str, time: str) -> list[dict[str, Any]]:
     found = []
     for limit in state.limits:
         if limit.kind in kinds and limit.name in ("", EACH, name):
-            left = limit.rule.left_of_limit(limit.count(state.totals, scopes, time))
+            left = limit.filter.left_of_limit(limit.count(state.totals, scopes, time))
             found.append(json.loads(_left_json(limit, scope, left, time)))
     return found
 
@@ -75,7 +75,7 @@ def receipt(
         more = {name: value for name, value in entry.items() if name not in ("sequence", "hash", "time")}
         head += json.dumps(more, separators=(",", ":"))[1:-1] + ","
     lines = [
-        _left_json(limit, scope, limit.rule.left(spent), state.time)
+        _left_json(limit, scope, limit.filter.left(spent), state.time)
         for limit, scope, spent in _tightest(state, affected, state.time, None)
     ]
     return (head + fixed + ',"left":[' + ",".join(lines) + "]}").encode()
@@ -93,13 +93,13 @@ def _tightest(
         if extra is not None:
             counts = [(scope, spent.plus(extra)) for scope, spent in counts]
         if len(counts) > 1:
-            counts.sort(key=lambda pair: limit.rule.left(pair[1]).used, reverse=True)
+            counts.sort(key=lambda pair: limit.filter.left(pair[1]).used, reverse=True)
         if counts:
             yield limit, *counts[0]
 
 
 def _left_json(limit: ActiveBudget, scope: str, shown: Left, time: str) -> str:
-    rule = limit.rule
+    rule = limit.filter
     order = "" if shown.order is None else f'"order":{shown.order!r},'
     spent = "null" if shown.spent == math.inf else repr(shown.spent)
     window = ""

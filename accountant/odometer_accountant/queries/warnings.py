@@ -3,16 +3,13 @@
 import math
 from typing import Final
 
-import numpy as np
-
-from odometer_accountant.budgets.kinds import ApproximateBudget, Budget, GdpBudget, RenyiBudget, ZcdpBudget
+from odometer_accountant.budgets.base import Budget
 from odometer_accountant.ledger.dataset import BudgetVersion
 from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Adjacency, Mechanism
 from odometer_accountant.mechanisms import local as _local
 from odometer_accountant.mechanisms import local_reports as _local_reports
-from odometer_accountant.numerics import conversions
-from odometer_accountant.queries.readings import LIMITS_OF_A_PATH, standing_count
+from odometer_accountant.queries.readings import standing_count
 from odometer_accountant.requests.bodies import CreateDataset
 
 _LARGE_DELTA: Final = 1e-3
@@ -51,7 +48,7 @@ def changed(before: Budget, entry: BudgetVersion, spent: float | None) -> str | 
 
     `spent` is what counts against it, where that is one number.
     """
-    budget, kind = entry.budget, str(entry.budget.document()["kind"])
+    budget = entry.budget
     was, now = before.limit(), budget.limit()
     if type(budget) is not type(before) or was == now:
         return None
@@ -66,11 +63,11 @@ def changed(before: Budget, entry: BudgetVersion, spent: float | None) -> str | 
     largest = entry.largest
     if largest is None or largest <= now:
         return said + ("" if "below" in said else ": less is admitted from here on")
-    if kind in LIMITS_OF_A_PATH:
+    if budget.limit_may_follow_results:
         return f"{said}. What was admitted under the higher limit stays out: nothing that is out is undone"
     return (
         f"{said}. The guarantee stays the largest limit that was in force, {largest:g}: one that is lowered "
-        f"after looking is no promise of kind {kind}"
+        f"after looking is no promise of kind {budget.kind}"
     )
 
 
@@ -87,9 +84,10 @@ def _said(budget: Budget, delta: float) -> list[str]:
 
 def large_epsilon(budget: Budget, delta: float) -> str | None:
     """What is to be said of a budget that hardly promises anything at the dataset's δ; None of others."""
-    epsilon, at = _epsilon_of(budget, delta)
+    epsilon, read_at = budget.epsilon_at(delta)
     if not epsilon > _LARGE_EPSILON:
         return None
+    at = "" if read_at is None else f" at δ = {read_at:g}"
     each = "" if budget.window is None else f" within one {budget.window}"
     return (
         f"budget {budget.name} allows an ε of {epsilon:.4g}{at}{each}: one unit's data may make an outcome "
@@ -97,39 +95,28 @@ def large_epsilon(budget: Budget, delta: float) -> str | None:
     )
 
 
-def _epsilon_of(budget: Budget, delta: float) -> tuple[float, str]:
-    """ε of a budget's promise, and the δ at which it is read, in words."""
-    if isinstance(budget, ZcdpBudget):
-        return conversions.zcdp_epsilon(budget.rho, delta), f" at δ = {delta:g}"
-    if isinstance(budget, GdpBudget):
-        return conversions.gdp_epsilon(budget.mu, delta), f" at δ = {delta:g}"
-    if isinstance(budget, RenyiBudget):
-        order, lost = np.array([budget.order]), np.array([budget.epsilon])
-        return float(conversions.rdp_epsilons(lost, order, delta)[0]), f" at δ = {delta:g}"
-    return budget.limit(), f" at δ = {budget.delta:g}" if isinstance(budget, ApproximateBudget) else ""
-
-
 def spent_already(state: State, budget_name: str) -> str | None:
     """What is to be said of a budget whose limit is below what is spent; None for any other, or where each of
     many scopes has it and their counts are not at hand.
     """
-    limit = next(one for one in state.limits if one.rule.name == budget_name)
+    limit = next(one for one in state.limits if one.filter.name == budget_name)
     spent = standing_count(state, limit)
-    if spent is None or limit.rule.allows(spent):
+    if spent is None or limit.filter.allows(spent):
         return None
-    lost = limit.rule.spent(spent)
+    lost = limit.filter.spent(spent)
     said = "what is spent has no bound in it" if math.isinf(lost) else f"{lost:.6g} is spent already"
     return (
-        f"budget {budget_name}: the limit is {limit.rule.limit:g} and {said}. Nothing more is admitted while "
-        "this limit stands, and what went out stays out"
+        f"budget {budget_name}: the limit is {limit.filter.limit:g} and {said}. Nothing more is admitted "
+        "while this limit stands, and what went out stays out"
     )
 
 
 def above_dataset(budget: Budget, delta: float) -> str | None:
     """What is to be said of a budget whose δ is above the dataset's; None for any other."""
-    if not isinstance(budget, ApproximateBudget) or budget.delta <= delta:
+    promised = budget.promised_delta
+    if promised is None or promised <= delta:
         return None
     return (
-        f"budget {budget.name} promises its ε at δ = {budget.delta:g}, which is above the dataset's "
+        f"budget {budget.name} promises its ε at δ = {promised:g}, which is above the dataset's "
         f"{delta:g}, the δ of the readings: the two are not comparable"
     )

@@ -5,7 +5,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from odometer_accountant.budgets.kinds import AnyBudget, Budget, Delta, Slug, Workload
+from odometer_accountant.budgets import AnyBudget
+from odometer_accountant.budgets.approximate import Workload
+from odometer_accountant.budgets.base import Budget, Delta, Slug
 from odometer_accountant.mechanisms import Adjacency, AnyMechanism, Model, Number, Whole
 from odometer_accountant.mechanisms.base import PLAIN
 from odometer_accountant.mechanisms.charge import COUNT_MAX, ITEMS_MAX, Charge

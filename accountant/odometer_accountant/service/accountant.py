@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
-from odometer_accountant.budgets.kinds import ANY_BUDGET, LEAST_DELTA, Budget, workload_loss
+from odometer_accountant.budgets import ANY_BUDGET
+from odometer_accountant.budgets.approximate import workload_loss
+from odometer_accountant.budgets.base import LEAST_DELTA, Budget
 from odometer_accountant.effort import at_most
 from odometer_accountant.errors import (
     BodyTooLarge,

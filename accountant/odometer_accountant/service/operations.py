@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
 from odometer_accountant import errors
-from odometer_accountant.budgets.kinds import LEAST_DELTA, AnyBudget
+from odometer_accountant.budgets import AnyBudget
+from odometer_accountant.budgets.base import LEAST_DELTA
 from odometer_accountant.errors import OdometerError
 from odometer_accountant.mechanisms import Model
 from odometer_accountant.queries.convert import ConvertRequest

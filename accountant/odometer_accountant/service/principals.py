@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from odometer_accountant.budgets.kinds import Slug
+from odometer_accountant.budgets.base import Slug
 from odometer_accountant.ledger.principals import Role
 from odometer_accountant.mechanisms import Model, Whole
 from odometer_accountant.requests.bodies import Name, Text

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from odometer_accountant.budgets.kinds import ANY_BUDGET, Budget
+from odometer_accountant.budgets import ANY_BUDGET
+from odometer_accountant.budgets.base import Budget
 from odometer_accountant.effort import check_effort
 from odometer_accountant.errors import (
     Forbidden,

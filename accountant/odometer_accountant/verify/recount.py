@@ -313,11 +313,11 @@ class Recount:
             asked = asked.plus(loss)
         situation = ChargeContext(state.composition, state.partitions, state.totals, affected_by(entry))
         for one in refusing(state.limits, situation, asked, entry["time"]):
-            over = (one.limit.rule.name, one.limit.entry.version, one.scope)
+            over = (one.limit.filter.name, one.limit.entry.version, one.scope)
             if over not in self._over:
                 self._over.add(over)  # those after it are over as well: say it once
                 what = "kept it for other teams" if one.reserved else "did not allow it"
-                self._fault(f"was admitted although budget {one.limit.rule.name} {what}", at, one.scope)
+                self._fault(f"was admitted although budget {one.limit.filter.name} {what}", at, one.scope)
 
 
 def replace_time(state: State, time: str) -> State:
