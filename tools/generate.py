@@ -18,6 +18,7 @@ def files() -> dict[Path, str]:
     sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
     from client_errors import errors_module
     from client_mechanisms import mechanisms_module
+    from docs_architecture import architecture_page, packages_picture
     from docs_cli import cli_page
     from docs_mechanisms import mechanisms_page
     from docs_reference import errors_page, http_page, settings_page
@@ -25,6 +26,8 @@ def files() -> dict[Path, str]:
     return {
         PACKAGE / "errors.py": errors_module(),
         PACKAGE / "mechanisms.py": mechanisms_module(),
+        DOCS / "architecture.md": architecture_page(DOCS / "architecture.md"),
+        DOCS / "pictures" / "packages.svg": packages_picture(),
         DOCS / "cli.md": cli_page(),
         DOCS / "errors.md": errors_page(),
         DOCS / "http.md": http_page(DOCS / "http.md"),
