@@ -54,8 +54,11 @@ class Mixture:
             return np.full(self.grid.n_orders, -np.inf)
         steps = self.grid.orders - 1
         gap = (self.log_w + self.log_delta - self.log_c) / steps
-        size = (np.abs(self.log_w) + abs(self.log_delta) + np.abs(self.log_c)) / steps
-        return np.asarray(epsilon + gap - _ULPS * (abs(epsilon) + size))
+        terms = (np.abs(self.log_w) + abs(self.log_delta) + np.abs(self.log_c) + 1) / steps
+        total = abs(epsilon) + np.abs(gap)
+        # The rounding error is within a quarter of the slack of the sum, and half of that of the terms,
+        # which may cancel.
+        return np.asarray(epsilon + gap - _ULPS * np.maximum(total, total / 4 + terms / 2))
 
     def log_delta_filter(self, losses: Floats, epsilon: float) -> float:
         """An upper bound of log delta_filter(S; epsilon), equal at the optimum up to rounding.
