@@ -4,7 +4,10 @@ PYTHON ?= python3
 PORT ?= 8790
 SERVE_ARGS ?=
 PYTEST_ARGS ?=
+# One process more than there are cores: some tests wait for processes that they start.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 BIN := .venv/bin
 HOOKS_BIN := .venv-hooks/bin
 NODE := tests/openapi/node_modules
@@ -24,7 +27,7 @@ serve: .venv/installed ## install what is missing and start the service
 	$(BIN)/odometer serve --port $(PORT) $(SERVE_ARGS)
 
 test: .venv/installed-dev ## run the tests that need nothing but Python
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
 long: .venv/installed-dev .venv-hooks/installed ## what is too long for each run: a thousand faults of each kind of store, 10,000 training loops (hours)
 	FAULTS=1040 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/durability/test_lost_places.py
@@ -32,21 +35,21 @@ long: .venv/installed-dev .venv-hooks/installed ## what is too long for each run
 	GUARD_MODEL_PROGRAMS=10000 $(HOOKS_BIN)/python -m pytest $(PYTEST_ARGS) tests/hooks/test_guard_model.py
 
 test-hooks: .venv-hooks/installed ## run the tests that need torch, Opacus, OpenDP (installs them, 2 to 5 GB)
-	$(HOOKS_BIN)/python -m pytest $(PYTEST_ARGS) tests/hooks
+	$(HOOKS_BIN)/python $(PYTEST) $(PYTEST_ARGS) tests/hooks
 
 test-browser: .venv/installed-browser ## run the tests that need a real Chromium
 	@CHROMIUM="$${CHROMIUM:-/usr/bin/chromium}"; test -x "$$CHROMIUM" || { \
 	  echo "There is no Chromium at $$CHROMIUM. On Debian: apt-get install chromium. Elsewhere: set CHROMIUM to its path." >&2; \
 	  exit 1; }
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/browser
+	$(BIN)/python $(PYTEST) $(PYTEST_ARGS) tests/browser
 
 test-openapi: .venv/installed-dev $(NODE)/installed ## a linter and a generated client on /openapi.json (needs node and npm)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/openapi
 
-test-system: .venv/installed-dev ## kill the real server fifty times, watch its system calls, try the proxy (needs strace, nginx)
+test-system: .venv/installed-dev ## kill the real server fifty times, watch its system calls, try the proxy, run each benchmark at a tiny size (needs strace, nginx)
 	@command -v strace >/dev/null || { echo "There is no strace here. On Debian: apt-get install strace" >&2; exit 1; }
 	@PATH="$$PATH:/usr/sbin" command -v nginx >/dev/null || { echo "There is no nginx here. On Debian: apt-get install nginx" >&2; exit 1; }
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/system
+	$(BIN)/python $(PYTEST) $(PYTEST_ARGS) tests/system tests/bench
 
 check: lint test ## lint and test
 

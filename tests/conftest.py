@@ -10,8 +10,14 @@ import pytest
 # Of a program that a test starts, and of those that it starts: not in the home of whoever runs the tests.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="odometer-tests-")
 
-APART = ("browser", "hooks", "openapi", "system")
-"""Folders under tests/ that need what a fresh machine lacks. Collected only when they are named."""
+APART = ("bench", "browser", "hooks", "openapi", "system")
+"""Folders under tests/ that need what a fresh machine lacks, or long. Collected only when they are named."""
+LONG = {
+    *("test_every_bench", "test_fifty_kills", "test_failover", "test_lost_places", "test_memory"),
+    *("test_pages", "test_readme", "test_recipes", "test_redis_groups", "test_sessions_killed"),
+    *("test_sessions_killed_often",),
+}
+"""Modules whose tests take ten seconds and more."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,11 +35,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in a folder of `APART` with its name."""
+    """Mark what lies in a folder of `APART` with its name; what takes long comes first."""
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in APART:
             item.add_marker(folder)
+    # Several workers share the tests: a long one that is begun last would leave the others idle.
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,7 +6,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from amount import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from serving import ONE, Live, dataset_document, live
 
@@ -88,7 +89,7 @@ def requests(draw: st.DrawFn) -> tuple[str, Any]:
     return path, body
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(requests())
 def test_any_json_is_answered(service: Live, request: tuple[str, Any]) -> None:
     path, body = request
@@ -105,7 +106,7 @@ def test_any_json_is_answered(service: Live, request: tuple[str, Any]) -> None:
     assert service.ask("GET", "/v1/datasets/d/odometer").status_code == 200
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(BODIES)), st.binary(max_size=200))
 def test_any_bytes_are_answered(service: Live, path: str, body: bytes) -> None:
     reply = service.ask("POST", path, content=body, headers={"Idempotency-Key": "bytes"})

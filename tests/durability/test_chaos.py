@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import striking
+from amount import amount
 
-STRIKES = 3
+STRIKES = amount(3, 1)
 
 
 @pytest.mark.parametrize("kind", striking.KINDS)

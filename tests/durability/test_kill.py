@@ -1,4 +1,4 @@
-"""The real server, killed. Eight times here; `make test-system` does it fifty times."""
+"""The real server, killed: a few times here; `make test-system` does it fifty times."""
 
 import random
 import signal
@@ -10,13 +10,14 @@ from pathlib import Path
 import forked
 import httpx
 import pytest
+from amount import amount
 from raw import LOST, Connection
 from serving import ONE, dataset_document
 from survivor import Survivor, survive
 
 from odometer_client import testing
 
-ROUNDS = 8
+ROUNDS = amount(8, 3)
 
 
 @pytest.fixture

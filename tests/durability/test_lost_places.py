@@ -3,7 +3,7 @@
 Each fault hits one place: a row of the file, a field of a Redis, a page, a whole key. Then everything is
 asked that can be asked, of a service that starts on it and of one that runs meanwhile. Every reply is right,
 or says that the store is not believed; and `odometer verify` finds what the service found, and nothing else.
-`FAULTS=1000` runs as many for each store.
+`FAULTS=1000` strikes that often for each store.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 import redis_server
+from amount import amount
 from places import KINDS, FilePlaces, Place, RedisPlaces, kind_of
 from told import Asking, Truth, story, targets
 
@@ -28,7 +29,7 @@ from tests.golden.ledger.drive import Clock
 
 HOWS = ("deleted", "older", "torn", "swapped")
 WHENS = ("restart", "running")
-NUMBER = int(os.environ.get("FAULTS", "100"))
+NUMBER = int(os.environ.get("FAULTS", amount(100)))
 START = "2026-03-01T23:30:00.000000Z"
 
 

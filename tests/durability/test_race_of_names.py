@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amount import amount
 
 from odometer_accountant.errors import EditConflict, Forbidden, NameTaken
 from odometer_accountant.service.api_keys import STREAM, KeyRing, Role
 from odometer_accountant.stores import open_store
 
-ROUNDS = 5
+ROUNDS = amount(5, 2)
 PROCESSES = 3
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import four
 import pytest
+from amount import amount
 
-ROUNDS = 5
+ROUNDS = amount(5, 1)
 
 
 @pytest.fixture(scope="module", params=["redis", "sqlite"])

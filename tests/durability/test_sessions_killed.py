@@ -4,8 +4,9 @@ import random
 
 import pytest
 import sessions
+from amount import amount
 
-ROUNDS = 8
+ROUNDS = amount(8, 3)
 
 
 @pytest.mark.parametrize("servers", [1, 2])

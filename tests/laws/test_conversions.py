@@ -7,7 +7,8 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from amount import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odometer_accountant.numerics import conversions, prior
@@ -18,7 +19,7 @@ from tests.support.oracles import DIGITS, Real
 
 powers = st.floats(-12, 3).map(lambda x: 10.0**x)
 deltas = st.one_of(st.floats(0.3, 300).map(lambda x: 10.0**-x), st.floats(1e-3, 0.999))
-usual = settings(max_examples=100, deadline=None)
+usual = examples(100)
 
 
 def refined(objective: Callable[[Real], Real], low: float, high: float) -> Real:

@@ -10,7 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from amount import examples
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from odometer_accountant.errors import BudgetExceeded
@@ -104,7 +105,7 @@ def taken(accountant: Accountant, body: Document, key: str) -> bool:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(number=sixteen)
 @example(number=0.4302585092994046)
 @example(number=0.3333333333333333)
@@ -122,7 +123,7 @@ def test_a_budget_takes_one_charge_of_its_own_size(name: str, number: float) -> 
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(limit=sixteen, shares=st.integers(1, 12))
 @example(limit=0.3, shares=3)
 @example(limit=0.4, shares=11)
@@ -143,7 +144,7 @@ def test_equal_shares_fit_as_far_as_their_decimals_do(name: str, limit: float, s
 
 
 @pytest.mark.parametrize("name", EXACT)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(limit=sixteen, costs=st.lists(sixteen, min_size=1, max_size=8))
 def test_no_more_than_the_limit_is_ever_admitted(name: str, limit: float, costs: list[float]) -> None:
     """Nor less than fits: of each charge the decimals decide."""

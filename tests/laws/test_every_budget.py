@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from amount import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odometer_accountant.budgets import ANY_BUDGET
@@ -116,7 +117,7 @@ def _least(kind: str) -> Document:
 
 
 @each_kind
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(parts=st.lists(st.floats(1e-9, 0.4), min_size=2, max_size=6), order=st.randoms())
 def test_the_order_of_charges_does_not_matter(kind: str, parts: list[float], order: Any) -> None:
     """To the last unit, so that neither does what fits."""
@@ -210,7 +211,7 @@ def test_once_a_delta_is_in_the_other_kinds_admit_nothing_more() -> None:
     assert "earlier charge" in raised.value.fields["refusals"][0]["reason"]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.floats(1e-300, 0.999), st.one_of(st.none(), st.floats(0, 0.999)))
 def test_the_parts_of_delta_never_exceed_it(delta: float, share: float | None) -> None:
     """Exactly: delta_add + delta_mix <= delta, and delta_mix is all that is left of it but a rounding."""
@@ -222,7 +223,7 @@ def test_the_parts_of_delta_never_exceed_it(delta: float, share: float | None) -
 
 
 @each_kind
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(limit=st.floats(1e-9, 600), share=st.floats(0, 1.5))
 def test_what_is_shown_as_left_can_be_charged(kind: str, limit: float, share: float) -> None:
     """All of it, at once; and nothing is left, and all used, where more was spent than the limit."""

@@ -12,8 +12,9 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+from amount import examples
 from annotated_types import Ge, Gt, Le, Lt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -167,7 +168,7 @@ def test_an_example_is_a_document(kind: str, example: Document) -> None:
 
 
 @each_kind
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_it_reads_back(kind: str, data: st.DataObject) -> None:
     """From JSON, and from a ledger, where numbers are decimal strings; nowhere else are they."""
@@ -184,7 +185,7 @@ def test_it_reads_back(kind: str, data: st.DataObject) -> None:
 
 
 @each_kind
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     data=st.data(),
     wrong=st.sampled_from([math.nan, math.inf, -math.inf, -0.0, -1.0, -5e-324, 1e308, "1", True, None]),
@@ -202,7 +203,7 @@ def test_no_parameter_takes_what_is_no_number(kind: str, data: st.DataObject, wr
 
 
 @each_kind
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_its_curve_is_one(kind: str, data: st.DataObject) -> None:
     """Never negative, never falling with the order; (alpha-1) D_alpha convex; never above the pure part."""
@@ -225,7 +226,7 @@ def test_its_curve_is_one(kind: str, data: st.DataObject) -> None:
 
 
 @each_kind
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_rho_is_above_every_order(kind: str, data: st.DataObject) -> None:
     """Rho is at least D_alpha / alpha, mu^2/2 too (the curve that is compared is itself rounded up)."""
@@ -240,7 +241,7 @@ def test_rho_is_above_every_order(kind: str, data: st.DataObject) -> None:
 
 
 @each_kind
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data(), m=counts, n=counts)
 def test_its_curve_is_the_truth_rounded_up(kind: str, data: st.DataObject, m: int, n: int) -> None:
     """times(m) + times(n) >= times(m+n) >= truth, in every coordinate; 1e-6 and a unit apart at most."""
@@ -284,7 +285,7 @@ def assert_just_above(loss: Loss, place: int, truth: Any) -> None:
 
 
 @each_kind
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_mu_is_a_gaussian_that_is_worse(kind: str, data: st.DataObject) -> None:
     """At any epsilon its delta is within that of mu; at the one that touches, nearly all of it."""
@@ -309,7 +310,7 @@ def test_mu_is_a_gaussian_that_is_worse(kind: str, data: st.DataObject) -> None:
 
 
 @each_kind
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), factor=st.floats(1.001, 1e6))
 def test_more_noise_never_costs_more(kind: str, data: st.DataObject, factor: float) -> None:
     """In any coordinate; and the noisier one is a document that would be accepted."""
@@ -323,7 +324,7 @@ def test_more_noise_never_costs_more(kind: str, data: st.DataObject, factor: flo
 
 
 @each_kind
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), factor=st.floats(1e-6, 1))
 def test_less_noise_is_a_document_too(kind: str, data: st.DataObject, factor: float) -> None:
     """The search for the least noise that fits goes below what was asked: never outside the field's range."""

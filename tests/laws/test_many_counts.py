@@ -4,7 +4,8 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from amount import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odometer_accountant.budgets.approximate import ApproximateFilter
@@ -120,7 +121,7 @@ def test_budgets_of_single_units_count_once_each() -> None:
         accountant.charge("d", {"mechanism": GAUSSIAN, "count": 1, "units": UNITS}, "k", "x")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     spent=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), min_size=1, max_size=40),
     asked=st.integers(1, 40),

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from amount import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odometer_accountant.errors import BudgetExceeded
@@ -96,7 +97,7 @@ MECHANISMS: list[dict[str, Any]] = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(st.tuples(st.sampled_from(MECHANISMS), st.floats(0.01, 1)), min_size=1, max_size=5),
     st.sampled_from([0.1, 0.3, 1.0, 4.0, 8.0]),

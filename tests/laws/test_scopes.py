@@ -5,7 +5,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from amount import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odometer_accountant.budgets import ANY_BUDGET
@@ -55,7 +56,7 @@ LIMIT = 1000
 """In thousandths of epsilon."""
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(st.sampled_from(TEAMS), st.integers(1, 250)), max_size=25))
 def test_a_team_within_its_share_is_never_in_anybodys_way(asked: list[tuple[str | None, int]]) -> None:
     """Within its share it is admitted; beyond, exactly what leaves everybody else's share whole."""

@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from amount import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odometer_accountant.errors import InvalidRequest
@@ -159,7 +160,7 @@ REAL = [
 AMOUNTS = [ANY_MECHANISM.validate_python(mechanism).curve(CURRENT_GRID).amounts for mechanism in REAL]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.sampled_from(AMOUNTS),
     st.integers(1, 100),
@@ -175,7 +176,7 @@ def test_a_curve_of_a_mechanism_is_taken_in_six_digits_or_more(
     ANY_MECHANISM.validate_python(curve(found, epsilons))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=12), st.integers(1, 10), st.floats(1.01, 1e3))
 def test_a_point_below_what_two_others_leave_is_refused(rises: list[float], at: int, factor: float) -> None:
     """Slopes of the moment that fall by more than rounding can explain: no such curve, whatever the rest."""

@@ -5,8 +5,9 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from amount import examples
 from auditor import name_of, start_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odometer_accountant.errors import BudgetExceeded
@@ -94,7 +95,7 @@ def hourly(clock: Clock, **more: object) -> Accountant:
     return accountant
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.integers(-7200, 7200), min_size=4, max_size=25))
 def test_whatever_the_clock_says_no_window_takes_more_than_one_budget(steps: list[int]) -> None:
     """By the ledger's time: a window that it has left stays closed, and is never opened again."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from amount import examples
 from auditor import Document, Sum, allows
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
@@ -354,5 +354,5 @@ class LedgerMachine(RuleBasedStateMachine):
             assert decimal(budget["left"]) <= max(Fraction(0), decimal(budget["limit"]) - exact)
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+LedgerMachine.TestCase.settings = examples(30, stateful_step_count=20)
 TestLedger = LedgerMachine.TestCase

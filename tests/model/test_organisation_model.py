@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 import redis_server
+from amount import examples
 from auditor import Auditor, Document, Record, Sum, written_out
 from faulty import FaultyStore, after, before
 from hypothesis import HealthCheck, settings
@@ -604,11 +605,10 @@ class RedisMachine(OrganisationMachine):
         return lambda: open_store(url)
 
 
-def bounded(examples: int) -> settings:
-    return settings(
-        max_examples=examples * FACTOR,
+def bounded(number: int) -> settings:
+    return examples(
+        number * FACTOR,
         stateful_step_count=25,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
 

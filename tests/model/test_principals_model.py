@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from amount import examples
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
@@ -291,10 +292,9 @@ class PrincipalsMachine(RuleBasedStateMachine):
         return own | {f"team/{name}": spent for name, spent in self.oracle.teams.items()}
 
 
-PrincipalsMachine.TestCase.settings = settings(
-    max_examples=25 * FACTOR,
+PrincipalsMachine.TestCase.settings = examples(
+    25 * FACTOR,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 TestPrincipals = PrincipalsMachine.TestCase

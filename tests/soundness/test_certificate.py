@@ -6,7 +6,8 @@ from typing import Any
 
 import mpmath as mp
 import numpy as np
-from hypothesis import assume, given, settings
+from amount import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from odometer_accountant.budgets.approximate import ApproximateBudget, ApproximateFilter
@@ -60,7 +61,7 @@ def live(mixture: Mixture, losses: Floats) -> bool:
 
 
 any_case = given(mixtures(), totals())
-few = settings(max_examples=60, deadline=None)
+few = examples(60)
 
 
 @few
@@ -102,7 +103,7 @@ def test_the_odometer_is_never_below(mixture: Mixture, losses: Floats) -> None:
             assert exact.level(mp.mpf(epsilon) - mp.mpf(1e-9) * max(epsilon, 1e-6)) < goal
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(mixtures(), st.floats(-3, 2), st.integers(0, ORDERS.size - 1), totals())
 def test_fast_accept_implies_the_certified_rule(
     mixture: Mixture, log_epsilon: float, place: int, losses: Floats
@@ -119,7 +120,7 @@ def test_fast_accept_implies_the_certified_rule(
     assert mixture.log_delta_filter(losses, epsilon) <= mixture.log_delta + 1e-9
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(mixtures(), totals(), st.floats(0, 1), st.floats(-3, 2))
 def test_more_loss_is_never_more_welcome(
     mixture: Mixture, losses: Floats, share: float, log_epsilon: float
@@ -135,7 +136,7 @@ def test_more_loss_is_never_more_welcome(
         assert before <= now + 1e-9 * (1 + abs(now))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(totals(), totals(), st.floats(-2, 1.5), st.floats(2, 12))
 def test_what_admits_more_admits_less(
     first: Floats, second: Floats, log_epsilon: float, digits: float

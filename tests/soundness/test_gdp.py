@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from amount import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
@@ -65,7 +66,7 @@ def test_the_outcomes_are_a_law(document: dict[str, Any]) -> None:
     assert sum(p * math.exp(-loss) for p, loss in outcomes(document)) == pytest.approx(1, abs=1e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(STEPS), st.floats(-3, 6), st.floats(0, 3))
 def test_one_step_never_beats_the_gaussian(document: dict[str, Any], epsilon: float, more: float) -> None:
     """E[h(L + loss; room - mu^2)] <= h(L; room): the supermartingale of SOUNDNESS section 4."""
