@@ -3,7 +3,7 @@
 import itertools
 import json
 
-from odometer_accountant.effort import EFFORT_MAX, effort
+from odometer_accountant.requests.effort import EFFORT_MAX, effort
 from odometer_accountant.requests.json_input import BODY_MAX, STRUCTURES_MAX
 
 Request = tuple[str, str, bytes]

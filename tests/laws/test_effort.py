@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from serving import GAUSSIAN, Live, live
 
-from odometer_accountant.effort import (
+from odometer_accountant.errors import InvalidRequest, TooMuchToCompute
+from odometer_accountant.mechanisms import ANY_MECHANISM, Mechanism
+from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.requests.effort import (
     EFFORT_MAX,
-    LEAVES,
     QUICK_MAX,
     TakesLongError,
     at_most,
     check_effort,
     effort,
 )
-from odometer_accountant.errors import InvalidRequest, TooMuchToCompute
-from odometer_accountant.mechanisms import ANY_MECHANISM, Mechanism
-from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.service import accountant as module
 from odometer_accountant.service.accountant import Accountant
 
@@ -90,9 +89,11 @@ def test_every_example_is_quick(kind: str) -> None:
     assert all(effort(dict(example)) <= QUICK_MAX for example in Mechanism.registry[kind].examples)
 
 
-def test_the_table_names_kinds_that_exist() -> None:
-    """A kind that is renamed would silently cost what an unknown one does."""
-    assert LEAVES.keys() <= Mechanism.registry.keys()
+@pytest.mark.parametrize("kind", [*sorted(Mechanism.registry), "no_such_kind"])
+def test_a_kind_costs_what_its_class_says(kind: str) -> None:
+    """A curve costs at least the figure of its class; an unknown kind costs the default."""
+    expected = Mechanism.registry.get(kind, Mechanism).curve_ms
+    assert expected <= effort({"kind": kind}) <= expected + 0.1
 
 
 def test_a_list_of_sampled_gaussians_as_long_as_a_list_may_be_is_taken() -> None:
@@ -164,7 +165,7 @@ def test_what_was_charged_before_there_was_a_bound_is_answered_again(monkeypatch
             {"name": "d", "unit": "p", "adjacency": "add_remove", "delta": 1e-6, "odometer_only": True}, "p"
         )
         first, _ = accountant.charge("d", body, "k", "ann")
-        monkeypatch.setattr("odometer_accountant.effort.EFFORT_MAX", 1.0)
+        monkeypatch.setattr("odometer_accountant.requests.effort.EFFORT_MAX", 1.0)
         with at_most(1.0):
             again, replayed = accountant.charge("d", body, "k", "ann")
             assert replayed

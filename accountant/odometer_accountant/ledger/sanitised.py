@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 from odometer_accountant.errors import InvalidRequest
+from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.mechanisms.stated import RenyiCurve
 from odometer_accountant.model import STORED, text_to_floats
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Loss
-
-SETTLED_AT_A_FIGURE: Final = ("pate_lnmax", "pate_gnmax")
-"""Kinds whose data-dependent loss is a theorem (Papernot et al. 2017 and 2018)."""
 
 Document = Mapping[str, Any]
 
@@ -30,11 +28,11 @@ def check_sanitised(held: Document, used: Sequence[int], sanitised: Document) ->
         )
     kinds = [item["mechanism"]["kind"] for item in items]
     for place, (kind, curve) in enumerate(zip(kinds, curves, strict=True)):
-        if curve is not None and kind not in SETTLED_AT_A_FIGURE:
+        if curve is not None and not _sanitisable(kind):
             raise InvalidRequest.of(
                 f"sanitised.curves.{place}",
                 f"a charge of {kind} is not settled at a figure, only those of "
-                f"{' and '.join(SETTLED_AT_A_FIGURE)}: give null",
+                f"{' and '.join(_every_sanitisable())}: give null",
             )
     covered = sum(
         (Fraction(item["mechanism"]["delta"]) * count for item, count in zip(items, used, strict=True)
@@ -49,7 +47,7 @@ def check_sanitised(held: Document, used: Sequence[int], sanitised: Document) ->
             "queries, and settle it as used in full",
         )
     if not any(
-        count and item["mechanism"]["kind"] not in SETTLED_AT_A_FIGURE and not _covers(item)
+        count and not _sanitisable(item["mechanism"]["kind"]) and not _covers(item)
         for item, count in zip(items, used, strict=True)
     ):
         raise InvalidRequest.of(
@@ -69,7 +67,7 @@ def check_told(grid: Grid, held: Document, used: Sequence[int]) -> None:
         loss = Loss.decode(grid, line)
         orders = slice(0, grid.n_orders)
         costs = any(loss.values[orders]) or any(loss.unbounded[orders])
-        if count and costs and item["mechanism"]["kind"] not in SETTLED_AT_A_FIGURE and not _covers(item):
+        if count and costs and not _sanitisable(item["mechanism"]["kind"]) and not _covers(item):
             return
     raise InvalidRequest.of(
         "sanitised",
@@ -99,3 +97,12 @@ def _covers(item: Document) -> bool:
     """Whether a charge is a probability of failure and nothing else."""
     mechanism = item["mechanism"]
     return mechanism["kind"] == "approximate" and Fraction(mechanism["epsilon"]) == 0
+
+
+def _sanitisable(kind: str) -> bool:
+    """Whether a theorem covers the data-dependent loss of a kind of mechanism."""
+    return Mechanism.registry.get(kind, Mechanism).sanitisable
+
+
+def _every_sanitisable() -> list[str]:
+    return [kind for kind, one in Mechanism.registry.items() if one.sanitisable]

@@ -48,6 +48,8 @@ class DistributedDiscreteGaussian(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = STAYS
     elsewhere: ClassVar[str] = ELSEWHERE
     avoid: ClassVar[str] = "Noise drawn by the server (use discrete_gaussian); sums that wrap around modulo."
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
             "kind": "distributed_discrete_gaussian",
@@ -92,6 +94,8 @@ class Skellam(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = STAYS
     elsewhere: ClassVar[str] = ELSEWHERE
     avoid: ClassVar[str] = "Noise over a coarse grid (little scaling): the second term is then large."
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.2
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "skellam", "variance": 10000.0, "l1_sensitivity": 100.0, "l2_sensitivity": 10.0},
     )

@@ -70,6 +70,24 @@ class Mechanism(Model):
     """What to use under the other adjacencies."""
     avoid: ClassVar[str] = ""
     """When not to use it."""
+    samplable: ClassVar[bool] = False
+    """Whether it may run on a sample: one computation on the units that were drawn, with the same curve for
+    any number of them. A plan over positions in the data, another sample, a group or a session is not."""
+    instead_of_sampling: ClassVar[str] = ""
+    """What to do instead, where it may not run on a sample; empty: charge it without the sampling."""
+    local: ClassVar[bool] = False
+    """Whether each unit randomises its own report."""
+    sanitisable: ClassVar[bool] = False
+    """Whether a hold of it may be settled at a sanitised data-dependent figure: needs a theorem."""
+    samples: ClassVar[bool] = False
+    """Whether it runs its base on a random sample."""
+    always_gaussian: ClassVar[bool] = False
+    """Whether any number of them together is one Gaussian, at any parameters."""
+    float_bounds: ClassVar[bool] = False
+    """Whether the bounds are floats. Sums of exact fractions grow longer, and slower to compute."""
+    curve_ms: ClassVar[float] = 2.0
+    """Processor time of one curve in milliseconds, as measured on a core of 2020; without that of its
+    parts."""
     examples: ClassVar[tuple[dict[str, Any], ...]]
 
     registry: ClassVar[dict[str, type["Mechanism"]]] = {}

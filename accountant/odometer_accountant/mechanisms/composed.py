@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from odometer_accountant.curves import group_privacy, subsampling
 from odometer_accountant.mechanisms.base import Around, Base, Mechanism
-from odometer_accountant.mechanisms.curves import gaussian_curve, multiplier_of, pure_curve, scaled
+from odometer_accountant.mechanisms.known_curves import gaussian_curve, multiplier_of, pure_curve, scaled
 from odometer_accountant.model import Whole
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Curve
@@ -36,6 +36,7 @@ class Composed(Mechanism):
         "Mironov 2017, Prop. 1; Bun, Steinke 2016, Lemma 1.7; Dong, Roth, Su 2022, Cor. 3.3"
     )
     avoid: ClassVar[str] = "Releases that need not be one: charge them separately, the ledger adds."
+    samplable: ClassVar[bool] = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
             "kind": "composed",
@@ -122,6 +123,9 @@ class Grouped(Around):
         "Multiplying a curve by k: the loss of a group grows by more than k. Where a user's "
         "contribution is clipped as a "
         "whole, the user is the unit: charge the mechanism itself."
+    )
+    instead_of_sampling: ClassVar[str] = (
+        "put the sampling inside of the group, not the group inside of the sampling"
     )
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "grouped", "base": {"kind": "gaussian", "noise_multiplier": 20.0}, "group_size": 3},

@@ -37,6 +37,8 @@ class DiscreteGaussian(Mechanism):
         "A gdp budget (it has no μ); a sum of several parties' discrete Gaussians (use "
         "distributed_discrete_gaussian)."
     )
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "discrete_gaussian", "noise_multiplier": 10.0},
     )
@@ -71,6 +73,8 @@ class DiscreteLaplace(Mechanism):
     avoid: ClassVar[str] = (
         "Continuous Laplace noise (its curve is lower, up to 29 %); a vector: charge each coordinate."
     )
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 1.3
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "discrete_laplace", "scale": 10.0, "sensitivity": 1},
     )

@@ -43,6 +43,7 @@ class AboveThreshold(Mechanism):
         "Several above answers on one threshold: Alg. 7 of Lyu, Su, Li 2017, whose answer noise grows with "
         "their number, is another mechanism. Noisy query values as answers: each needs its own charge."
     )
+    curve_ms: ClassVar[float] = 0.5
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "above_threshold", "epsilon_threshold": 0.1, "epsilon_answers": 0.2},
     )

@@ -39,6 +39,11 @@ class RandomizedResponse(Mechanism):
     elsewhere: ClassVar[str] = (
         "who reports is public here, so the neighbours differ in one value: open the dataset with replace_one"
     )
+    instead_of_sampling: ClassVar[str] = (
+        "reports show who was drawn, so nothing is amplified: charge every report"
+    )
+    local: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.15
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "randomized_response", "k": 2, "probability_of_truth": 0.75},
         {"kind": "randomized_response", "k": 10, "epsilon": 1.0},

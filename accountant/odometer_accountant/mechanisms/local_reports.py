@@ -48,6 +48,8 @@ class UnaryEncoding(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = _ONLY_REPLACE
     elsewhere: ClassVar[str] = _ELSEWHERE
     avoid: ClassVar[str] = "Several values of one person in one vector: more than two bits differ."
+    local: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.8
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "unary_encoding", "p": 0.5, "q": 0.25},
         {"kind": "unary_encoding", "optimized_epsilon": 1.0},
@@ -105,6 +107,8 @@ class LocalHashing(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = _ONLY_REPLACE
     elsewhere: ClassVar[str] = _ELSEWHERE
     avoid: ClassVar[str] = "A hash that is chosen by looking at the value."
+    local: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.15
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "local_hashing", "buckets": 4, "epsilon": 1.0},
     )
@@ -132,6 +136,8 @@ class CountMeanSketch(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = _ONLY_REPLACE
     elsewhere: ClassVar[str] = _ELSEWHERE
     avoid: ClassVar[str] = "The one-bit variant: hadamard_response."
+    local: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.8
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "count_mean_sketch", "epsilon": 4.0},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -157,6 +163,8 @@ class HadamardResponse(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = _ONLY_REPLACE
     elsewhere: ClassVar[str] = _ELSEWHERE
     avoid: ClassVar[str] = "Several coordinates in one report: charge each."
+    local: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.15
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "hadamard_response", "epsilon": 1.0},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -197,6 +205,8 @@ class Rappor(Mechanism):
     avoid: ClassVar[str] = (
         "A value that changes over time as if it were one: each new value is another charge."
     )
+    local: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.8
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "rappor", "h": 2, "f": 0.5, "p": 0.5, "q": 0.75, "permanent_bits": "kept"},
         {"kind": "rappor", "h": 2, "f": 0.5, "p": 0.5, "q": 0.75, "permanent_bits": "fresh"},

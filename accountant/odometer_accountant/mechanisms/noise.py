@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from odometer_accountant.curves import basic
 from odometer_accountant.mechanisms.base import Mechanism, bounded
-from odometer_accountant.mechanisms.curves import gaussian_curve
+from odometer_accountant.mechanisms.known_curves import gaussian_curve
 from odometer_accountant.model import Number
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Curve
@@ -52,6 +52,9 @@ class Gaussian(Mechanism):
     formula: ClassVar[str] = "D_α = α/(2z²), ρ = 1/(2z²), μ = 1/z, with z = noise_multiplier"
     source: ClassVar[str] = "Mironov 2017, Cor. 3; Bun, Steinke 2016, Prop. 1.6; Dong, Roth, Su 2022"
     avoid: ClassVar[str] = "Noise drawn on integers (use a discrete mechanism); sampled batches."
+    samplable: ClassVar[bool] = True
+    always_gaussian: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "gaussian", "noise_multiplier": 10.0},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -84,6 +87,9 @@ class Laplace(Mechanism):
     )
     source: ClassVar[str] = "Mironov 2017, Prop. 6; Harrison, Manurangsi 2025 (ρ); Dong, Roth, Su 2022 (μ)"
     avoid: ClassVar[str] = "Integer (geometric) noise: its curve is higher."
+    samplable: ClassVar[bool] = True
+    float_bounds: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.15
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "laplace", "scale_over_sensitivity": 10.0},
         {"kind": "laplace", "epsilon": 0.1},

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from odometer_accountant.mechanisms.base import Mechanism, bounded
-from odometer_accountant.mechanisms.curves import gaussian_curve, pure_curve
+from odometer_accountant.mechanisms.known_curves import gaussian_curve, pure_curve
 from odometer_accountant.mechanisms.noise import (
     LEAST_NOISE_MULTIPLIER,
     MOST_NOISE_MULTIPLIER,
@@ -61,6 +61,8 @@ class PateLnmax(Mechanism):
     avoid: ClassVar[str] = (
         _ONE_TEACHER + "Gaussian noise on the counts: `pate_gnmax`. Votes that go out themselves: `laplace`."
     )
+    sanitisable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.2
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "pate_lnmax", "gamma": 0.05},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -95,6 +97,8 @@ class PateGnmax(Mechanism):
     avoid: ClassVar[str] = (
         _ONE_TEACHER + "The threshold check of Confident-GNMax: one count moves by one, which is `gaussian`."
     )
+    sanitisable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "pate_gnmax", "noise_multiplier": 28.0},
         {"kind": "pate_gnmax", "standard_deviation_of_counts": 40.0},

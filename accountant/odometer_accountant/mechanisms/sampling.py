@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -10,60 +10,29 @@ from pydantic import Field, model_validator
 from odometer_accountant.curves import basic, subsampling
 from odometer_accountant.mechanisms.base import Adjacency, Around, Base, Mechanism
 from odometer_accountant.mechanisms.composed import Composed
-from odometer_accountant.mechanisms.curves import multiplier_of, pure_curve, scaled
+from odometer_accountant.mechanisms.known_curves import multiplier_of, pure_curve, scaled
 from odometer_accountant.mechanisms.noise import Gaussian, Laplace
 from odometer_accountant.model import Number, Whole
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, round_up
 
-ON_A_SAMPLE: Final = frozenset(
-    {
-        "adaptive_clipping",
-        "approximate",
-        "composed",
-        "discrete_gaussian",
-        "discrete_laplace",
-        "distributed_discrete_gaussian",
-        "exponential",
-        "gaussian",
-        "gdp",
-        "laplace",
-        "non_private",
-        "permute_and_flip",
-        "pure",
-        "renyi_curve",
-        "report_noisy_max",
-        "skellam",
-        "tuned",
-        "zcdp",
-    }
-)
-"""What may run on a sample: one computation on whatever units were drawn, with the same curve for any
-number of
-them. A plan over positions in the data, another sample, a group or an open session is no such thing."""
-
 
 def _first_unfit(mechanism: Mechanism) -> Mechanism | None:
-    if mechanism.kind not in ON_A_SAMPLE:
+    if not mechanism.samplable:
         return mechanism
     return next((found for part in mechanism.parts() if (found := _first_unfit(part))), None)
 
 
 def _check_base(outer: Mechanism, base: Mechanism, needed: Adjacency) -> None:
-    """Refuse what no theorem covers, saying what would work.
+    """Raise ValueError for a base that no theorem covers; the text says what to do instead.
 
-    Who is not drawn is absent, so what runs on a Poisson sample must be analysed under add_remove, also
-    where the dataset's adjacency is zero_out: noise that each unit brings along, for one, is not.
+    A unit that is not drawn is absent. So a base on a Poisson sample must be analysed under add_remove,
+    even in a dataset under zero_out. Noise that each unit adds itself, for example, is not.
     """
     unfit = _first_unfit(base)
     if unfit is not None:
-        hint = {
-            "poisson_subsampled": "of two Poisson samples in turn, charge one at the product of the rates",
-            "grouped": "put the sampling inside of the group, not the group inside of the sampling",
-            "randomized_response": "reports show who was drawn, so nothing is amplified: charge every report",
-            "shuffled_epochs": "epochs over shuffled batches are charged alone: nothing amplifies them",
-        }.get(unfit.kind, f"charge {unfit.kind} without sampling")
+        hint = unfit.instead_of_sampling or f"charge {unfit.kind} without sampling"
         raise ValueError(f"{unfit.kind} cannot run on a sample here: {hint}")
     if needed not in base.valid_under():
         raise ValueError(
@@ -182,6 +151,10 @@ class PoissonSubsampled(Around):
         "Shuffled or fixed-size batches; two vectors from one cohort (put gaussian(z/√2), or composed, "
         "inside instead)."
     )
+    instead_of_sampling: ClassVar[str] = (
+        "of two Poisson samples in turn, charge one at the product of the rates"
+    )
+    samples: ClassVar[bool] = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
             "kind": "poisson_subsampled",
@@ -246,6 +219,7 @@ class SampledWithoutReplacement(Around):
         "charge poisson_subsampled"
     )
     avoid: ClassVar[str] = "A plain loader that goes through shuffled data: shuffled_epochs."
+    samples: ClassVar[bool] = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
             "kind": "sampled_without_replacement",
@@ -304,13 +278,16 @@ class ShuffledEpochs(Around):
     avoid: ClassVar[str] = (
         "A Poisson sampler (poisson_subsampled). A loader with a last partial batch belongs here."
     )
+    instead_of_sampling: ClassVar[str] = (
+        "epochs over shuffled batches are charged alone: nothing amplifies them"
+    )
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "shuffled_epochs", "base": {"kind": "gaussian", "noise_multiplier": 4.0}, "epochs": 3},
     )
 
     @model_validator(mode="after")
     def _a_gaussian(self) -> Self:
-        if self.base.kind not in ("gaussian", "adaptive_clipping"):
+        if not self.base.always_gaussian:
             raise ValueError(
                 f"each batch releases a gaussian here, or adaptive_clipping: charge {self.base.kind} "
                 f"once for each epoch"

@@ -44,6 +44,9 @@ class Exponential(OneDirection):
         "McSherry, Talwar 2007; Dong, Durfee, Rogers 2020 (bounded range); Cesar, Rogers 2021, Lemma 3.7 (ρ)"
     )
     avoid: ClassVar[str] = "Laplace or exponential noise on the scores, permute-and-flip: their ρ is larger."
+    samplable: ClassVar[bool] = True
+    float_bounds: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.15
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "exponential", "epsilon": 1.0},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -83,6 +86,8 @@ class PermuteAndFlip(OneDirection):
         "McKenna, Sheldon 2020, Thm. 1; Ding et al. 2021 (it is noisy max with exponential noise)"
     )
     avoid: ClassVar[str] = "Many choices under zCDP or Rényi budgets: exponential costs a quarter there."
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.2
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "permute_and_flip", "epsilon": 1.0},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -115,6 +120,9 @@ class ReportNoisyMax(OneDirection):
     avoid: ClassVar[str] = (
         "Reporting the noisy score too: that is another release. Gumbel noise: use exponential."
     )
+    samplable: ClassVar[bool] = True
+    float_bounds: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.15
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "report_noisy_max", "noise": "laplace", "epsilon": 1.0},
         {"kind": "report_noisy_max", "noise": "exponential", "epsilon": 0.5},

@@ -40,6 +40,7 @@ class Shuffled(Mechanism):
     avoid: ClassVar[str] = (
         "A shuffler that is not trusted, or reports that carry who sent them: charge them as local."
     )
+    curve_ms: ClassVar[float] = 0.2
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "shuffled", "epsilon0": 4.0, "population": 100_000, "delta": 1e-6},
         {"kind": "shuffled", "epsilon0": 1.0, "population": 100, "delta": 1e-6},

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from odometer_accountant.mechanisms.base import PLAIN, Mechanism, bounded
-from odometer_accountant.mechanisms.curves import contradiction, gaussian_curve, pure_curve
+from odometer_accountant.mechanisms.known_curves import contradiction, gaussian_curve, pure_curve
 from odometer_accountant.model import STORED, Number, not_negative_zero
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Curve
@@ -35,6 +35,9 @@ class Pure(Mechanism):
     )
     source: ClassVar[str] = "exact for the worst case, binary randomised response; Steinke 2024 (ρ)"
     avoid: ClassVar[str] = "Laplace noise: its own curve is lower."
+    samplable: ClassVar[bool] = True
+    float_bounds: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "pure", "epsilon": 0.1},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -58,6 +61,8 @@ class Approximate(Mechanism):
     formula: ClassVar[str] = "as pure ε, and Σδ_i grows by δ"
     source: ClassVar[str] = "Kairouz, Oh, Viswanath 2015; Rogers, Roth, Ullman, Vadhan 2016"
     avoid: ClassVar[str] = "Gaussian noise calibrated to (ε, δ): state its noise multiplier instead."
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.15
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "approximate", "epsilon": 0.1, "delta": 1e-9},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -82,6 +87,8 @@ class Zcdp(Mechanism):
     purpose: ClassVar[str] = "A release that someone proved ρ-zCDP, with nothing more known."
     formula: ClassVar[str] = "D_α = ρα"
     source: ClassVar[str] = "Bun, Steinke 2016, Def. 1.1"
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "zcdp", "rho": 0.005},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -108,6 +115,8 @@ class Gdp(Mechanism):
     formula: ClassVar[str] = "D_α = αμ²/2, ρ = μ²/2"
     source: ClassVar[str] = "Dong, Roth, Su 2022"
     avoid: ClassVar[str] = "A μ from the central limit theorem: it is an approximation, not a bound."
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "gdp", "mu": 0.1},)
 
     def curve(self, grid: Grid) -> Curve:
@@ -143,6 +152,9 @@ class RenyiCurve(Mechanism):
     source: ClassVar[str] = (
         "D_α never decreases in α, (1−α)·D_α is concave: van Erven, Harremoës 2014, Thm. 3 and Cor. 2"
     )
+    samplable: ClassVar[bool] = True
+    float_bounds: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.3
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "renyi_curve", "orders": [2, 4, 8, 16], "epsilons": [0.01, 0.02, 0.04, 0.08]},
     )
@@ -192,6 +204,8 @@ class NonPrivate(Mechanism):
         "secure aggregation and encryption hide contributions, not what the result reveals"
     )
     avoid: ClassVar[str] = "Anything with calibrated noise."
+    samplable: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "non_private", "what": "FedAvg without noise"},
     )

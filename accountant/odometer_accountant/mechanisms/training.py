@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from odometer_accountant.curves.tree_sensitivity import most_participations, squared_sensitivity
 from odometer_accountant.mechanisms.base import Adjacency, Mechanism, bounded
-from odometer_accountant.mechanisms.curves import gaussian_curve, multiplier_of
+from odometer_accountant.mechanisms.known_curves import gaussian_curve, multiplier_of
 from odometer_accountant.mechanisms.noise import (
     LEAST_NOISE_MULTIPLIER,
     MOST_NOISE_MULTIPLIER,
@@ -54,6 +54,9 @@ class AdaptiveClipping(Mechanism):
     avoid: ClassVar[str] = (
         "A count of the bits themselves (0 or 1: its sensitivity is 1, not ½); averages over a drawn batch."
     )
+    samplable: ClassVar[bool] = True
+    always_gaussian: ClassVar[bool] = True
+    curve_ms: ClassVar[float] = 0.1
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {"kind": "adaptive_clipping", "noise_multiplier": 1.0, "count_standard_deviation": 10.0},
         {"kind": "adaptive_clipping", "gradient_noise_multiplier": 1.1, "count_standard_deviation": 10.0},

@@ -74,6 +74,7 @@ class Tuned(Around):
         "A number of runs that was fixed, or depends on what came out; outputs that are looked at besides: "
         "charge each run. Settling a hold for part of it."
     )
+    samplable: ClassVar[bool] = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = (
         {
             "kind": "tuned",

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from odometer_accountant.effort import effort
 from odometer_accountant.ledger.active_budgets import BudgetRefusal, ChargeContext, refusing, surely_allowed
 from odometer_accountant.ledger.entries import timestamp
 from odometer_accountant.ledger.prepared import PreparedCharge
@@ -17,6 +16,7 @@ from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.mechanisms.charge import COUNT_MAX
 from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.once import once
+from odometer_accountant.requests.effort import effort
 from odometer_accountant.scopes import AffectedScopes
 
 M = TypeVar("M", bound=BaseModel)

@@ -7,19 +7,12 @@ from odometer_accountant.budgets.base import Budget
 from odometer_accountant.ledger.dataset import BudgetVersion
 from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Adjacency, Mechanism
-from odometer_accountant.mechanisms import local as _local
-from odometer_accountant.mechanisms import local_reports as _local_reports
 from odometer_accountant.queries.readings import standing_count
 from odometer_accountant.requests.bodies import CreateDataset
 
 _LARGE_DELTA: Final = 1e-3
 """One over a thousand units: few datasets that anybody counts losses of are smaller."""
-LOCAL: Final = tuple(
-    kind
-    for kind, one in sorted(Mechanism.registry.items())
-    if one.__module__ in (_local.__name__, _local_reports.__name__)
-    and one.adjacencies == {Adjacency.replace_one}
-)
+LOCAL: Final = tuple(kind for kind, one in sorted(Mechanism.registry.items()) if one.local)
 """The local randomisers."""
 _LARGE_EPSILON: Final = 20.0
 """e^20 is half a thousand million: what one unit does may be as much likelier as this."""

@@ -10,11 +10,11 @@ from typing import Any, Final, NoReturn, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from odometer_accountant.bounds import BODY_MAX
-from odometer_accountant.effort import check_effort
 from odometer_accountant.errors import BodyTooLarge, InvalidRequest, MalformedBody
 from odometer_accountant.model import STORED
 from odometer_accountant.plain_text import fault as unseen
 from odometer_accountant.plain_text import surrogate
+from odometer_accountant.requests.effort import check_effort
 from odometer_accountant.requests.percent import as_share
 from odometer_accountant.requests.suggestions import fields_at, instead, kind_instead, near
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 from odometer_accountant.budgets import ANY_BUDGET
 from odometer_accountant.budgets.approximate import workload_loss
 from odometer_accountant.budgets.base import LEAST_DELTA, Budget
-from odometer_accountant.effort import at_most
 from odometer_accountant.errors import (
     BodyTooLarge,
     BudgetExceeded,
@@ -66,6 +65,7 @@ from odometer_accountant.requests.bodies import (
     Unfreeze,
 )
 from odometer_accountant.requests.dp_events import convert_event
+from odometer_accountant.requests.effort import at_most
 from odometer_accountant.requests.json_input import read_json, understood, validated
 from odometer_accountant.scopes import DATASET_SCOPE, shard_number, shard_parent, shard_stream, split
 from odometer_accountant.service.reader import READS_MAX, StateReader

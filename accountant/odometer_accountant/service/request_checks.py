@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from odometer_accountant.budgets import ANY_BUDGET
 from odometer_accountant.budgets.base import Budget
-from odometer_accountant.effort import check_effort
 from odometer_accountant.errors import (
     Forbidden,
     IdempotencyKeyRequired,
@@ -21,6 +20,7 @@ from odometer_accountant.ledger.prepared import PreparedCharge, prepare
 from odometer_accountant.ledger.principals import is_reserved
 from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Mechanism
+from odometer_accountant.requests.effort import check_effort
 from odometer_accountant.requests.json_input import dumps, misread, read_json, understood
 from odometer_accountant.requests.suggestions import near
 from odometer_accountant.scopes import DATASET_SCOPE, KINDS, NAME, shard_of, split

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from odometer_accountant.effort import QUICK_MAX, TakesLongError, at_most
+from odometer_accountant.requests.effort import QUICK_MAX, TakesLongError, at_most
 from privacy_odometer.lanes import Lanes
 
 R = TypeVar("R")

@@ -1,9 +1,9 @@
-"""How much computing a request asks for, from its document alone: before anything of it is computed.
+"""Estimates how much computing a request needs, from its JSON document, before any of it is computed.
 
-An estimate, the same for the same document on every machine. Its unit is about a millisecond of one
-processor core of 2020. Known curves are quick; what is slow is one release made of others (sampled, grouped,
-tuned, composed), each of which evaluates its parts at many more orders. No curve is computed here, and forms
-check some parameters by curves: so this comes before them too.
+The estimate is the same on every machine. Its unit is about a millisecond of one processor core of 2020. The
+curve of a plain mechanism is quick (`Mechanism.curve_ms`). A release made of others (sampled, grouped, tuned,
+composed) is slow: it evaluates its parts at many more orders. The check runs before validation, because
+validation computes curves for some parameters.
 """
 
 import math
@@ -14,70 +14,38 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odometer_accountant.errors import TooMuchToCompute
+from odometer_accountant.mechanisms import Mechanism
 
 EFFORT_MAX: Final = 1000.0
-"""What one request may ask for."""
+"""The most that one request may need."""
 QUICK_MAX: Final = 25.0
-"""Up to so much is quick; what asks for more does not stand in the way of what is."""
+"""The most that counts as quick. Requests that need more wait in a lane of their own."""
 
-LEAVES: Final[Mapping[str, float]] = {
-    "above_threshold": 0.5,
-    "adaptive_clipping": 0.1,
-    "approximate": 0.15,
-    "count_mean_sketch": 0.8,
-    "discrete_gaussian": 0.1,
-    "discrete_laplace": 1.3,
-    "distributed_discrete_gaussian": 0.1,
-    "exponential": 0.15,
-    "gaussian": 0.1,
-    "gdp": 0.1,
-    "hadamard_response": 0.15,
-    "laplace": 0.15,
-    "local_hashing": 0.15,
-    "non_private": 0.1,
-    "pate_gnmax": 0.1,
-    "pate_lnmax": 0.2,
-    "permute_and_flip": 0.2,
-    "pure": 0.1,
-    "randomized_response": 0.15,
-    "rappor": 0.8,
-    "renyi_curve": 0.3,
-    "report_noisy_max": 0.15,
-    "shuffled": 0.2,
-    "skellam": 0.2,
-    "unary_encoding": 0.8,
-    "zcdp": 0.1,
-}
-"""What the curve of one costs. Any other, and any that is new, costs `_OTHER`."""
-_OTHER: Final = 2.0
+_OTHER: Final = Mechanism.curve_ms
+"""Cost of a mechanism around others that has no formula of its own here."""
 _AN_ORDER: Final = 0.01
-"""Of a stated curve, by the number of its orders."""
-_GAUSSIAN: Final = frozenset({"gaussian", "adaptive_clipping"})
-"""Any number of these is one Gaussian: no other order is asked for."""
-_FLOATS: Final = frozenset({"exponential", "laplace", "pure", "renyi_curve", "report_noisy_max"})
-"""The bounds of these are floats: their sums stay short."""
-_SAMPLED: Final = frozenset({"poisson_subsampled", "sampled_without_replacement"})
+"""Cost of one order of a stated curve."""
 _A_VALUE: Final = 0.002
-"""Reading one value of the document."""
+"""Cost of reading one value of the document."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a part of a document comes to."""
+    """The estimate for a part of a document."""
 
     cost: float
     leaves: int = 0
     """Mechanisms without parts."""
     fractions: int = 0
-    """Those of them whose bounds are fractions: each sum has the denominators of all before it."""
+    """How many of them have fractions as bounds: the denominator of a sum grows with each."""
     gaussian: bool = True
-    """Whether all of these are Gaussians."""
+    """Whether all of them are Gaussians: these are one Gaussian together, evaluated at no further orders."""
     sampled: bool = False
     """Whether one of them runs on a sample."""
 
 
 class TakesLongError(Exception):
-    """The request may ask for so much, but not where it is worked on now (`at_most`)."""
+    """The request is allowed, but needs more than its caller set with `at_most`."""
 
 
 _here: ContextVar[float] = ContextVar("effort", default=EFFORT_MAX)
@@ -85,9 +53,9 @@ _here: ContextVar[float] = ContextVar("effort", default=EFFORT_MAX)
 
 @contextmanager
 def at_most(effort: float) -> Iterator[None]:
-    """In the block, `check_effort` raises TakesLongError for what asks for more.
+    """In the block, `check_effort` raises TakesLongError for requests that need more than `effort`.
 
-    With infinity it refuses nothing.
+    With infinity it refuses none.
     """
     before = _here.set(effort)
     try:
@@ -97,12 +65,12 @@ def at_most(effort: float) -> Iterator[None]:
 
 
 def effort(document: Any) -> float:
-    """How much computing the mechanisms in a JSON document ask for, wherever they stand in it."""
+    """The estimate for all mechanisms in a JSON document, at any depth."""
     return _asked(document).cost
 
 
 def check_effort(document: Any) -> None:
-    """Raise TooMuchToCompute above EFFORT_MAX, TakesLongError above what `at_most` says here."""
+    """Raise TooMuchToCompute above EFFORT_MAX, TakesLongError above the limit set by `at_most`."""
     asked, most = effort(document), _here.get()
     if asked <= most:
         return
@@ -126,14 +94,21 @@ def _asked(node: Any) -> _Asked:
     if kind == "renyi_curve":
         orders = node.get("orders")
         points = len(orders) if isinstance(orders, list) else 0
-        return _Asked(LEAVES["renyi_curve"] + _AN_ORDER * points, 1, 0, gaussian=False)
+        return _Asked(_facts(kind).curve_ms + _AN_ORDER * points, 1, 0, gaussian=False)
     parts = node.get("mechanisms") if kind == "composed" else node.get("base")
     if isinstance(kind, str) and isinstance(parts, dict | list):
         return _around(kind, node, _asked(parts))
     inside = _together(list(node.values()))
     if isinstance(kind, str) and not inside.leaves:
-        return _Asked(LEAVES.get(kind, _OTHER) + inside.cost, 1, int(kind not in _FLOATS), kind in _GAUSSIAN)
+        facts = _facts(kind)
+        fractions = int(not facts.float_bounds)
+        return _Asked(facts.curve_ms + inside.cost, 1, fractions, facts.always_gaussian)
     return inside
+
+
+def _facts(kind: str) -> type[Mechanism]:
+    """The class of a kind; for sessions and unknown kinds `Mechanism`, whose facts are the defaults."""
+    return Mechanism.registry.get(kind, Mechanism)
 
 
 def _together(nodes: list[Any]) -> _Asked:
@@ -148,7 +123,9 @@ def _together(nodes: list[Any]) -> _Asked:
 
 
 def _around(kind: str, node: Mapping[str, Any], base: _Asked) -> _Asked:
-    """Of one release made of others, as measured: what its parts cost, and how often each is evaluated."""
+    """The measured cost of one release made of others: that of its parts, times how often each is
+    evaluated.
+    """
     if kind == "composed":
         joining = 0.05 * base.leaves + 0.1 * base.fractions * (1 + base.fractions / 100)
         return _Asked(base.cost + joining, base.leaves, base.fractions, base.gaussian, base.sampled)
@@ -164,4 +141,4 @@ def _around(kind: str, node: Mapping[str, Any], base: _Asked) -> _Asked:
         cost = 1 + 2 * base.cost
     else:
         cost = _OTHER + 2 * base.cost
-    return _Asked(cost, max(base.leaves, 1), 1, gaussian=False, sampled=base.sampled or kind in _SAMPLED)
+    return _Asked(cost, max(base.leaves, 1), 1, gaussian=False, sampled=base.sampled or _facts(kind).samples)
