@@ -83,7 +83,7 @@ def architecture_page(page: Path) -> str:
     """The page with its table of packages as the imports are now."""
     known = imports()
     rows = [
-        [f"`{name}`", _first_line(name), ", ".join(sorted(known[name] & set(CAPTIONS))) or "nothing above"]
+        [f"`{name}`", _first_line(name), ", ".join(sorted(known[name] & set(CAPTIONS))) or "—"]
         for name in CAPTIONS
     ]
     base = sorted(set(known) - set(CAPTIONS))
