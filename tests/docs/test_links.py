@@ -52,3 +52,10 @@ def test_every_mechanism_error_and_operation_stands_in_the_reference() -> None:
     assert all(f"\n## {kind}\n" in page("mechanisms.md") for kind in Mechanism.registry)
     assert all(f"| `{code}` |" in page("errors.md") for code in registry())
     assert all(f"`{operation.method} {operation.path}`" in page("http.md") for operation in OPERATIONS)
+
+
+def test_the_index_of_the_decisions_names_each_of_them() -> None:
+    """A decision that the index leaves out is not found."""
+    text = (pages.ROOT / "docs" / "decisions.md").read_text("utf-8")
+    headings = re.findall(r"^#{2,3} (.+)$", text, re.MULTILINE)
+    assert re.findall(r"^(?:- \*\*|  - )\[(.+?)\]\(#", text, re.MULTILINE) == headings
