@@ -11,11 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "clients" / "python" / "src" / "odometer_client"
 DOCS = ROOT / "docs"
+STATIC = ROOT / "api" / "privacy_odometer" / "dashboard" / "static"
 
 
 def files() -> dict[Path, str]:
     """Every generated file with what it should hold."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+    from budget_kinds import client_module, dashboard_script
     from client_errors import errors_module
     from client_mechanisms import mechanisms_module
     from docs_architecture import architecture_page, packages_picture
@@ -24,6 +26,8 @@ def files() -> dict[Path, str]:
     from docs_reference import errors_page, http_page, settings_page
 
     return {
+        PACKAGE / "budget_kinds.py": client_module(),
+        STATIC / "kinds.js": dashboard_script(),
         PACKAGE / "errors.py": errors_module(),
         PACKAGE / "mechanisms.py": mechanisms_module(),
         DOCS / "architecture.md": architecture_page(DOCS / "architecture.md"),

@@ -22,13 +22,7 @@ from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores.memory import MemoryStore
 
 Document = dict[str, Any]
-BUDGETS: dict[str, Document] = {
-    "pure": {"kind": "pure", "epsilon": 1.0},
-    "zcdp": {"kind": "zcdp", "rho": 1.0},
-    "renyi": {"kind": "renyi", "order": 8, "epsilon": 8.0},
-    "gdp": {"kind": "gdp", "mu": 1.0},
-    "approximate": {"kind": "approximate", "epsilon": 1.0, "delta": 1e-5},
-}
+BUDGETS: dict[str, Document] = {kind: dict(one.examples[0]) for kind, one in Budget.registry.items()}
 UNITS: dict[str, Document] = {
     "pure": {"kind": "pure", "epsilon": 0.1},
     "zcdp": {"kind": "zcdp", "rho": 0.1},
@@ -37,16 +31,31 @@ UNITS: dict[str, Document] = {
     "approximate": {"kind": "pure", "epsilon": 0.1},
 }
 """A charge of a tenth of the budget (gdp: a hundredth, it counts squares)."""
-TENTHS = {kind: 100 if kind == "gdp" else 10 for kind in BUDGETS}
+TENTHS = {kind: 100 if one.adds_up == "square" else 10 for kind, one in Budget.registry.items()}
 each_kind = pytest.mark.parametrize("kind", BUDGETS)
 
 
-def test_every_kind_is_here() -> None:
-    kinds = {kind.model_fields["kind"].default for kind in Budget.__subclasses__()}
-    assert set(BUDGETS) == set(UNITS) == kinds
+def test_every_kind_has_a_charge_here() -> None:
+    assert set(UNITS) == set(Budget.registry)
 
 
-def rule_of(**document: Any) -> Filter:
+@each_kind
+def test_what_others_show_of_a_kind_stands_on_its_class(kind: str) -> None:
+    """Its examples are valid, its words name fields that exist, and it says what epsilon it promises."""
+    one = Budget.registry[kind]
+    for example in one.examples:
+        budget = ANY_BUDGET.validate_python({"name": "b", **example})
+        assert one.words.format(**budget.model_dump())
+        epsilon, delta = budget.epsilon_at(1e-5)
+        assert epsilon > 0
+        assert delta is None or 0 < delta < 1
+        assert budget.limit() == getattr(budget, one.parameter)
+    assert one.promise
+    assert one.source
+    assert one.symbol
+
+
+def filter_of(**document: Any) -> Filter:
     budget = ANY_BUDGET.validate_python({"name": "b", **document})
     return budget.filter(CURRENT_GRID, budget.fixed(CURRENT_GRID))
 
@@ -96,7 +105,7 @@ def test_ten_tenths_fit_and_eleven_elevenths_do_not(kind: str) -> None:
         assert not ledger.charge({**UNITS[kind], **_least(kind)})
     elevenths = Ledger(**budget)
     name = next(name for name in UNITS[kind] if name != "kind")
-    part = math.sqrt(1 / 11) if kind == "gdp" else 1 / 11
+    part = math.sqrt(1 / 11) if Budget.registry[kind].adds_up == "square" else 1 / 11
     part = next(x for x in (part, math.nextafter(part, 1)) if 11 * _square(kind, decimal(x)) > 1)
     assert not elevenths.charge({**UNITS[kind], name: part}, 11)
     assert [elevenths.charge({**UNITS[kind], name: part}) for _ in range(11)] == [True] * 10 + [False]
@@ -108,7 +117,7 @@ def _without_renyi(kind: str) -> Document:
 
 
 def _square(kind: str, x: Fraction) -> Fraction:
-    return x * x if kind == "gdp" else x
+    return x * x if Budget.registry[kind].adds_up == "square" else x
 
 
 def _least(kind: str) -> Document:
@@ -127,8 +136,8 @@ def test_the_order_of_charges_does_not_matter(kind: str, parts: list[float], ord
     order.shuffle(shuffled)
     one, other = total(CURRENT_GRID, losses), total(CURRENT_GRID, shuffled)
     assert one == other
-    rule = rule_of(**BUDGETS[kind])
-    assert rule.allows(one) == rule.allows(other)
+    filter_ = filter_of(**BUDGETS[kind])
+    assert filter_.allows(one) == filter_.allows(other)
 
 
 @each_kind
@@ -146,7 +155,7 @@ def test_an_over_ask_leaves_everything_as_it_was(kind: str) -> None:
 def test_lowering_below_what_is_spent_leaves_no_room(kind: str) -> None:
     """Nothing left, nothing broken, everything refused; raised again, what was left is back."""
     ledger, limit = Ledger(**BUDGETS[kind]), BUDGETS[kind]
-    parameter = next(name for name in ("rho", "mu", "epsilon") if name in limit)
+    parameter = Budget.registry[kind].parameter
     assert ledger.charge(UNITS[kind], TENTHS[kind] // 2)
     spent = ledger.state["spent"]
     lowered = ledger.set(ledger.state["etag"], **{**limit, parameter: limit[parameter] / 100})
@@ -164,7 +173,7 @@ def test_lowering_below_what_is_spent_leaves_no_room(kind: str) -> None:
 def test_raising_keeps_the_weights(kind: str) -> None:
     """Whatever was fixed when the budget was set stays fixed: weights are never refocused for a new limit."""
     ledger, limit = Ledger(**BUDGETS[kind]), BUDGETS[kind]
-    parameter = next(name for name in ("rho", "mu", "epsilon") if name in limit)
+    parameter = Budget.registry[kind].parameter
     before = ledger.accountant.state("d").budgets["b"]
     assert ledger.charge(UNITS[kind])
     ledger.set(ledger.state["etag"], **{**limit, parameter: limit[parameter] * 7})
@@ -227,19 +236,19 @@ def test_the_parts_of_delta_never_exceed_it(delta: float, share: float | None) -
 @given(limit=st.floats(1e-9, 600), share=st.floats(0, 1.5))
 def test_what_is_shown_as_left_can_be_charged(kind: str, limit: float, share: float) -> None:
     """All of it, at once; and nothing is left, and all used, where more was spent than the limit."""
-    parameter = next(name for name in ("rho", "mu", "epsilon") if name in BUDGETS[kind])
-    rule = rule_of(**{**BUDGETS[kind], parameter: limit})
+    parameter = Budget.registry[kind].parameter
+    filter_ = filter_of(**{**BUDGETS[kind], parameter: limit})
     name = next(name for name in UNITS[kind] if name != "kind")
     spent = loss_of({**UNITS[kind], name: limit * share})
-    shown = rule.left(spent)
+    shown = filter_.left(spent)
     assert 0 <= shown.used <= 1
-    if not rule.allows(spent):
+    if not filter_.allows(spent):
         assert (shown.left, shown.used) == (0, 1)
     elif shown.order is not None:
         stated = {"kind": "renyi_curve", "orders": [shown.order], "epsilons": [shown.left]}
-        assert rule.allows(spent.plus(loss_of(stated)))
+        assert filter_.allows(spent.plus(loss_of(stated)))
     elif kind != "approximate":
-        assert rule.allows(spent.plus(loss_of({**UNITS[kind], name: shown.left})))
+        assert filter_.allows(spent.plus(loss_of({**UNITS[kind], name: shown.left})))
 
 
 @each_kind
@@ -252,7 +261,7 @@ def test_a_budget_reads_back(kind: str) -> None:
 @each_kind
 def test_a_limit_is_a_number_in_range(kind: str, wrong: Any) -> None:
     ledger = Ledger(**BUDGETS[kind])
-    parameter = next(name for name in ("rho", "mu", "epsilon") if name in BUDGETS[kind])
+    parameter = Budget.registry[kind].parameter
     with pytest.raises(OdometerError) as raised:
         ledger.accountant.add_budget("d", {"name": "c", **BUDGETS[kind], parameter: wrong}, "p")
     assert raised.value.status in (400, 422)

@@ -8,11 +8,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from odometer_client.budget_kinds import SYMBOLS
 from odometer_client.wording import down, moment, number, scope_words, up
 from privacy_odometer.cli.output import indented, out, plural
 
 BAR: Final = 20
-_UNITS: Final = {"pure": "ε", "approximate": "ε", "renyi": "ε", "zcdp": "ρ", "gdp": "μ"}
 
 
 def dataset_line(dataset: Mapping[str, Any]) -> Text:
@@ -118,7 +118,7 @@ def _plain_name(budget: Mapping[str, Any]) -> str:
 
 
 def _limit(budget: Mapping[str, Any]) -> str:
-    parts = [f"{_UNITS.get(budget['kind'], '')} {down(budget['limit'])}".strip()]
+    parts = [f"{SYMBOLS.get(budget['kind'], '')} {down(budget['limit'])}".strip()]
     if budget.get("order") is not None:
         parts.append(f"at order {number(budget['order'])}")
     if budget.get("delta") is not None:

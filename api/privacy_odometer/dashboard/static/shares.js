@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { byId, fill, h, table } from "./dom.js";
 import { down, percent, up } from "./numbers.js";
+import { BUDGET_KINDS } from "./kinds.js";
 import { budgetKind } from "./words.js";
 
 const COLUMNS = [
@@ -29,9 +30,10 @@ function oneBudget(budget, lost) {
   const entries = Object.entries(budget.reserved).map(([team, share]) => [team, Number(share)]);
   const free = Math.max(0, 1 - entries.reduce((sum, [, share]) => sum + share, 0));
   const { symbol, text } = budgetKind(budget);
-  const of = (share) => (budget.kind === "gdp" ? Math.sqrt(share) : share); // what adds up is μ², not μ
+  const addsUp = BUDGET_KINDS[budget.kind]?.adds_up;
+  const of = (share) => (addsUp === "square" ? Math.sqrt(share) : share); // for gdp, μ² adds up and μ does not
   // Of an (ε, δ) budget a share has no amount in ε: half of an order's room is more than half of ε.
-  const part = (share) => (budget.kind === "approximate" ? "–" : `${symbol} ${down(of(share) * budget.limit)}`);
+  const part = (share) => (addsUp === "elsewhere" ? "–" : `${symbol} ${down(of(share) * budget.limit)}`);
   const rows = entries.map(([team, share]) => [h("span", { class: "mono" }, team), percent(share), part(share), lost.has(team) ? up(lost.get(team)) : "–"]);
   rows.push([h("span", { class: "muted" }, "everybody"), percent(free), part(free), ""]);
   return h(

@@ -1,5 +1,6 @@
 // The field's words for what the API sends: kinds of budget, mechanisms, readings, entries.
 
+import { BUDGET_KINDS } from "./kinds.js";
 import { count, exact } from "./numbers.js";
 
 const ADJACENCY = { add_remove: "add or remove one", replace_one: "replace one", zero_out: "zero out one" };
@@ -18,20 +19,12 @@ export function composition(dataset) {
 
 /** What a budget limits, and the symbol of its quantity. */
 export function budgetKind(budget) {
-  switch (budget.kind) {
-    case "pure":
-      return { symbol: "ε", text: "pure ε" };
-    case "zcdp":
-      return { symbol: "ρ", text: "zCDP ρ" };
-    case "gdp":
-      return { symbol: "μ", text: "Gaussian DP μ" };
-    case "renyi":
-      return { symbol: "ε", text: `Rényi ε at order ${exact(Number(budget.order))}` };
-    case "approximate":
-      return { symbol: "ε", text: budget.delta === undefined ? "(ε, δ)" : `ε at δ = ${exact(Number(budget.delta))}` };
-    default:
-      return { symbol: "", text: budget.kind };
-  }
+  const kind = BUDGET_KINDS[budget.kind];
+  if (kind === undefined) return { symbol: "", text: budget.kind };
+  const fields = [...kind.words.matchAll(/\{(\w+)\}/g)].map(([, field]) => field);
+  if (fields.some((field) => budget[field] === undefined)) return { symbol: kind.symbol, text: kind.short };
+  const text = kind.words.replace(/\{(\w+)\}/g, (_, field) => exact(Number(budget[field])));
+  return { symbol: kind.symbol, text };
 }
 
 /** Whose a budget is, "each principal" or "team ads"; null for the whole dataset. */
