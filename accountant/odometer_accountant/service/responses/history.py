@@ -1,0 +1,48 @@
+"""The spending over time, and by principal and mechanism."""
+
+from odometer_accountant.service.responses.base import Reply
+
+
+class Point(Reply):
+    """A moment in a dataset's history."""
+
+    sequence: int
+    time: str
+    if_stopped_now: float | None
+    used: dict[str, float]
+
+
+class HistoryReply(Reply):
+    """Down-sampled, oldest first, ending now."""
+
+    points: list[Point]
+
+
+class PrincipalSpend(Reply):
+    """What one principal spent, as a plan of its own."""
+
+    principal: str
+    name: str | None
+    epsilon: float | None
+    rho: float | None
+    delta: float | None
+
+
+class MechanismSpend(Reply):
+    """What one kind of mechanism spent, as a plan of its own."""
+
+    kind: str
+    epsilon: float | None
+    rho: float | None
+    delta: float | None
+
+
+class SpendReply(Reply):
+    """Who and what spent: at most 1000 of each, by name."""
+
+    by_principal: list[PrincipalSpend]
+    by_mechanism: list[MechanismSpend]
+    more: bool
+    """Whether there are others, which `GET /v1/datasets/{dataset}/scopes` has in pages."""
+    delta: float
+    holds: str
