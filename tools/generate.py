@@ -6,6 +6,8 @@ python tools/generate.py --check   writes nothing, exits 1 when a file is stale
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -14,29 +16,31 @@ DOCS = ROOT / "docs"
 STATIC = ROOT / "api" / "privacy_odometer" / "dashboard" / "static"
 
 
-def files() -> dict[Path, str]:
-    """Every generated file with what it should hold."""
+def files() -> dict[Path, Callable[[], str]]:
+    """Every generated file with the function that makes its text; those of the client come first."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
     from budget_kinds import client_module, dashboard_script
     from client_errors import errors_module
     from client_mechanisms import mechanisms_module
+    from client_operations import operations_module
     from docs_architecture import architecture_page, packages_picture
     from docs_cli import cli_page
     from docs_mechanisms import mechanisms_page
     from docs_reference import errors_page, http_page, settings_page
 
     return {
-        PACKAGE / "budget_kinds.py": client_module(),
-        STATIC / "kinds.js": dashboard_script(),
-        PACKAGE / "errors.py": errors_module(),
-        PACKAGE / "mechanisms.py": mechanisms_module(),
-        DOCS / "architecture.md": architecture_page(DOCS / "architecture.md"),
-        DOCS / "pictures" / "packages.svg": packages_picture(),
-        DOCS / "cli.md": cli_page(),
-        DOCS / "errors.md": errors_page(),
-        DOCS / "http.md": http_page(DOCS / "http.md"),
-        DOCS / "mechanisms.md": mechanisms_page(),
-        DOCS / "settings.md": settings_page(),
+        PACKAGE / "budget_kinds.py": client_module,
+        STATIC / "kinds.js": dashboard_script,
+        PACKAGE / "errors.py": errors_module,
+        PACKAGE / "mechanisms.py": mechanisms_module,
+        PACKAGE / "operations.py": operations_module,
+        DOCS / "architecture.md": partial(architecture_page, DOCS / "architecture.md"),
+        DOCS / "pictures" / "packages.svg": packages_picture,
+        DOCS / "cli.md": cli_page,
+        DOCS / "errors.md": errors_page,
+        DOCS / "http.md": partial(http_page, DOCS / "http.md"),
+        DOCS / "mechanisms.md": mechanisms_page,
+        DOCS / "settings.md": settings_page,
     }
 
 
@@ -46,7 +50,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
     check = parser.parse_args().check
     stale = 0
-    for path, content in files().items():
+    for path, make in files().items():
+        content = make()
         if path.is_file() and path.read_text("utf-8") == content:
             continue
         stale += 1

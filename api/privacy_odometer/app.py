@@ -17,7 +17,6 @@ from starlette.routing import Route
 from odometer_accountant.errors import registry
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.api_keys import KeyRing
-from odometer_accountant.service.operations import CHARGE, OPERATIONS
 from odometer_accountant.service.sign_ins import SignIns
 from odometer_accountant.stores import open_store
 from privacy_odometer import dashboard, problems
@@ -27,8 +26,9 @@ from privacy_odometer.metrics import CONTENT_TYPE, page, registry_of
 from privacy_odometer.openapi import describe
 from privacy_odometer.readiness import Readiness
 from privacy_odometer.refusal_log import Causes
-from privacy_odometer.routes.charges import ChargeEndpoint, ChargesFirst
+from privacy_odometer.routes.charges import CHARGE, ChargeEndpoint, ChargesFirst
 from privacy_odometer.routes.endpoint import endpoint
+from privacy_odometer.routes.table import ROUTES, routed
 from privacy_odometer.settings import Settings
 from privacy_odometer.threads import LoopSink
 from privacy_odometer.witness_setup import begin, keep, open_witness
@@ -54,12 +54,12 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install(app)
     app.add_middleware(problems.NeverKept)
     app.add_middleware(ChargesFirst)  # added last, so it comes first
-    for operation in OPERATIONS:
-        if operation is not CHARGE:
+    for route, operation in routed():
+        if operation.name != CHARGE:
             app.add_api_route(
-                operation.path,
+                route.path,
                 endpoint(operation),
-                methods=[operation.method],
+                methods=[route.method],
                 include_in_schema=False,
                 response_model=None,
             )
@@ -104,7 +104,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         )
         app.state.readiness = Readiness(accountant, ring, settings.slow_after_s)
         app.state.metrics = registry_of(accountant.writer, app.state.charges.counts)
-        charge = Route(CHARGE.path, app.state.charges, methods=["POST"])  # for what ChargesFirst lets pass
+        # For the charges that `ChargesFirst` lets pass.
+        charge = Route(ROUTES[CHARGE].path, app.state.charges, methods=["POST"])
         app.router.routes.append(charge)
         try:
             yield

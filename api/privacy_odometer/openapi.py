@@ -1,6 +1,5 @@
 """The OpenAPI description, made from the table of operations: every body, reply and error of every route."""
 
-import re
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
@@ -9,7 +8,8 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from odometer_accountant.budgets import ANY_BUDGET
 from odometer_accountant.errors import OdometerError
 from odometer_accountant.mechanisms import ANY_MECHANISM, Mechanism
-from odometer_accountant.service.operations import OPERATIONS, Operation
+from odometer_accountant.service.operations import Operation
+from privacy_odometer.routes.table import Route, routed
 
 _REF = "#/components/schemas/{model}"
 _UNIONS: Final[dict[str, tuple[TypeAdapter[Any], str]]] = {
@@ -67,10 +67,10 @@ def describe(title: str, version: str, description: str) -> dict[str, Any]:
     """The whole document."""
     schemas = _Schemas()
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
+    for route, operation in routed():
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, operation, schemas)
     schemas.add(Problem)
-    tags = dict.fromkeys(_tag(operation) for operation in OPERATIONS)
+    tags = dict.fromkeys(_tag(route) for route, _ in routed())
     return {
         "openapi": "3.1.0",
         "info": {
@@ -152,11 +152,11 @@ def _members(schema: dict[str, Any]) -> frozenset[str]:
     return frozenset(part.get("$ref", "") for part in parts) if isinstance(parts, list) else frozenset()
 
 
-def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _operation(route: Route, operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     described: dict[str, Any] = {
         "summary": operation.summary,
-        "operationId": _identifier(operation),
-        "tags": [_tag(operation)],
+        "operationId": _identifier(route),
+        "tags": [_tag(route)],
         "description": f"Needs a key of role {operation.role.value} or above.",
         "parameters": _parameters(operation),
         "responses": {**_success(operation, schemas), **_problems(operation)},
@@ -166,13 +166,13 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     return described
 
 
-def _identifier(operation: Operation) -> str:
-    words = [part for part in operation.path.removeprefix("/v1/").split("/") if not part.startswith("{")]
-    return "_".join([operation.method.lower(), *words, *(["one"] if operation.path.endswith("}") else [])])
+def _identifier(route: Route) -> str:
+    words = [part for part in route.path.removeprefix("/v1/").split("/") if not part.startswith("{")]
+    return "_".join([route.method.lower(), *words, *(["one"] if route.path.endswith("}") else [])])
 
 
-def _tag(operation: Operation) -> str:
-    words = operation.path.removeprefix("/v1/").split("/")
+def _tag(route: Route) -> str:
+    words = route.path.removeprefix("/v1/").split("/")
     return words[2] if len(words) > 2 and words[0] == "datasets" else words[0]
 
 
@@ -208,7 +208,7 @@ def _problems(operation: Operation) -> dict[str, Any]:
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
-    found = [_in_path(name) for name in re.findall(r"\{(\w+)\}", operation.path)]
+    found = [_in_path(name) for name in operation.names]
     found += [
         {
             "name": name,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odometer_client.calls import Answer, Call, Done, Repeat, Request, TransportFailure, Wait
+from odometer_client.calls import Answer, Call, Done, Request, TransportFailure, Wait
 from odometer_client.errors import (
     BudgetExceeded,
     Forbidden,
@@ -14,6 +14,7 @@ from odometer_client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
+from odometer_client.operations import Repeat
 
 LOST = TransportFailure("ReadTimeout", may_have_arrived=True)
 NOT_SENT = TransportFailure("ConnectError", may_have_arrived=False)

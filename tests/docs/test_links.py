@@ -9,7 +9,7 @@ import pytest
 
 from odometer_accountant.errors import registry
 from odometer_accountant.mechanisms import Mechanism
-from odometer_accountant.service.operations import OPERATIONS
+from privacy_odometer.routes.table import ROUTES
 from privacy_odometer.settings import Settings
 
 PAGES = sorted([*pages.ROOT.glob("*.md"), *(pages.ROOT / "docs").rglob("*.md")])
@@ -51,7 +51,7 @@ def test_every_mechanism_error_and_operation_stands_in_the_reference() -> None:
 
     assert all(f"\n## {kind}\n" in page("mechanisms.md") for kind in Mechanism.registry)
     assert all(f"| `{code}` |" in page("errors.md") for code in registry())
-    assert all(f"`{operation.method} {operation.path}`" in page("http.md") for operation in OPERATIONS)
+    assert all(f"`{route.method} {route.path}`" in page("http.md") for route in ROUTES.values())
 
 
 def test_the_index_of_the_decisions_names_each_of_them() -> None:

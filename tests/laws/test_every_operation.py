@@ -19,7 +19,11 @@ from odometer_accountant.service.api_keys import Role
 from odometer_accountant.service.operations import OPERATIONS, Operation
 from odometer_accountant.service.reader import BlockingReply
 from odometer_accountant.stores import Head
+from odometer_client.calls import request_of
+from odometer_client.embedded import EmbeddedTransport
+from odometer_client.operations import OPERATIONS as CLIENT_OPERATIONS
 from privacy_odometer.raw_request import COOKIE
+from privacy_odometer.routes.table import ROUTES
 
 SESSION = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2, "max_above": 3}
 BUDGET = {"name": "more", "kind": "pure", "epsilon": 3.0}
@@ -34,70 +38,62 @@ class Example:
     query: dict[str, str] = field(default_factory=dict)
 
 
-_D = "/v1/datasets/{dataset}"
-_PRINCIPAL = "/v1/principals/{principal}"
-EXAMPLES: dict[tuple[str, str], Example] = {
-    ("POST", "/v1/datasets"): Example(dataset_document("{new}")),
-    ("GET", "/v1/datasets"): Example(query={"limit": "2"}),
-    ("GET", _D): Example(),
-    ("POST", f"{_D}/closure"): Example({}),
-    ("POST", f"{_D}/partitions"): Example({"partitions": ["eu"]}),
-    ("POST", f"{_D}/unfreeze"): Example({"reason": "the lost charge never ran"}),
-    ("GET", f"{_D}/budgets"): Example(),
-    ("POST", f"{_D}/budgets"): Example(BUDGET),
-    ("PUT", f"{_D}/budgets/{{budget}}"): Example({"kind": "zcdp", "rho": 9.0}, {"If-Match": '"v1"'}),
-    ("POST", f"{_D}/charges"): Example(ONE, {"Idempotency-Key": "a-key"}),
-    ("POST", f"{_D}/checks"): Example(ONE),
-    ("POST", f"{_D}/holds"): Example({**ONE, "expires_in_s": 60}, {"Idempotency-Key": "a-hold"}),
-    ("GET", f"{_D}/holds"): Example(),
-    ("POST", f"{_D}/holds/{{hold}}/settlement"): Example({"used": 0}),
-    ("POST", f"{_D}/sessions"): Example({"session": SESSION}, {"Idempotency-Key": "a-session"}),
-    ("GET", f"{_D}/sessions"): Example(),
-    ("GET", f"{_D}/sessions/{{session}}"): Example(),
-    ("POST", f"{_D}/sessions/{{session}}/answers"): Example(
-        {"above": True}, {"Idempotency-Key": "an-answer"}
-    ),
-    ("POST", f"{_D}/sessions/{{session}}/close"): Example({}),
-    ("POST", f"{_D}/derived"): Example(
+EXAMPLES: dict[str, Example] = {
+    "create_dataset": Example(dataset_document("{new}")),
+    "datasets": Example(query={"limit": "2"}),
+    "dataset": Example(),
+    "close_dataset": Example({}),
+    "add_partitions": Example({"partitions": ["eu"]}),
+    "unfreeze": Example({"reason": "the lost charge never ran"}),
+    "budgets": Example(),
+    "add_budget": Example(BUDGET),
+    "set_budget": Example({"kind": "zcdp", "rho": 9.0}, {"If-Match": '"v1"'}),
+    "charge": Example(ONE, {"Idempotency-Key": "a-key"}),
+    "check": Example(ONE),
+    "hold": Example({**ONE, "expires_in_s": 60}, {"Idempotency-Key": "a-hold"}),
+    "holds": Example(),
+    "settle": Example({"used": 0}),
+    "open_session": Example({"session": SESSION}, {"Idempotency-Key": "a-session"}),
+    "sessions": Example(),
+    "session": Example(),
+    "answer_session": Example({"above": True}, {"Idempotency-Key": "an-answer"}),
+    "close_session": Example({}),
+    "derive": Example(
         {"parent": 2, "description": "a histogram of the answer"}, {"Idempotency-Key": "a-plot"}
     ),
-    ("GET", f"{_D}/lineage"): Example(query={"entry": "2"}),
-    ("GET", f"{_D}/scopes"): Example(query={"kind": "principal"}),
-    ("GET", f"{_D}/odometer"): Example(query={"delta": "1e-7"}),
-    ("GET", f"{_D}/history"): Example(query={"points": "5"}),
-    ("GET", f"{_D}/spend"): Example(),
-    ("GET", f"{_D}/ledger"): Example(query={"order": "desc"}),
-    ("GET", "/v1/mechanisms"): Example(),
-    ("POST", "/v1/convert"): Example({**ONE, "delta": 1e-6}),
-    ("POST", "/v1/dp-events"): Example(
-        {"dp_event": {"class_name": "GaussianDpEvent", "noise_multiplier": 2.0}}
-    ),
-    ("GET", "/v1/keys"): Example(),
-    ("POST", "/v1/keys"): Example({"role": "reader", "name": "job {new}"}),
-    ("DELETE", "/v1/keys/{key}"): Example(),
-    ("POST", "/v1/keys/{key}/rotation"): Example({"overlap_s": 60}),
-    ("GET", "/v1/principals"): Example(),
-    ("POST", "/v1/principals"): Example({"role": "charger", "name": "person {new}", "team": "ads"}),
-    ("GET", _PRINCIPAL): Example(),
-    ("PUT", _PRINCIPAL): Example(
-        {"role": "charger", "team": None, "acts_for": ["alice"]}, {"If-Match": '"v1"'}
-    ),
-    ("DELETE", f"{_PRINCIPAL}/name"): Example(),
-    ("GET", f"{_PRINCIPAL}/keys"): Example(),
-    ("POST", f"{_PRINCIPAL}/keys"): Example({"expires_in_s": 3600}),
-    ("GET", "/v1/me"): Example(),
+    "lineage": Example(query={"entry": "2"}),
+    "scopes": Example(query={"kind": "principal"}),
+    "odometer": Example(query={"delta": "1e-7"}),
+    "history": Example(query={"points": "5"}),
+    "spend": Example(),
+    "ledger": Example(query={"order": "desc"}),
+    "mechanisms": Example(),
+    "convert": Example({**ONE, "delta": 1e-6}),
+    "dp_events": Example({"dp_event": {"class_name": "GaussianDpEvent", "noise_multiplier": 2.0}}),
+    "keys": Example(),
+    "create_key": Example({"role": "reader", "name": "job {new}"}),
+    "revoke_key": Example(),
+    "rotate_key": Example({"overlap_s": 60}),
+    "principals": Example(),
+    "create_principal": Example({"role": "charger", "name": "person {new}", "team": "ads"}),
+    "principal": Example(),
+    "set_principal": Example({"role": "charger", "team": None, "acts_for": ["alice"]}, {"If-Match": '"v1"'}),
+    "erase_name": Example(),
+    "principal_keys": Example(),
+    "add_key": Example({"expires_in_s": 3600}),
+    "me": Example(),
 }
 
-every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
+every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda one: one.name)
 with_a_body = pytest.mark.parametrize(
     "operation",
-    [one for one in OPERATIONS if one.body is not None],
-    ids=lambda one: f"{one.method} {one.path}",
+    [one for one in OPERATIONS.values() if one.body is not None],
+    ids=lambda one: one.name,
 )
 on_a_dataset = pytest.mark.parametrize(
     "operation",
-    [one for one in OPERATIONS if "{dataset}" in one.path],
-    ids=lambda one: f"{one.method} {one.path}",
+    [one for one in OPERATIONS.values() if "dataset" in one.names],
+    ids=lambda one: one.name,
 )
 _number = count(1)
 
@@ -110,8 +106,9 @@ def service() -> Iterator[Live]:
 
 def send(service: Live, operation: Operation, key: str | None = "admin", **more: Any) -> httpx.Response:
     """The operation's example, on a fresh dataset or the one named; `content` replaces its body."""
-    example = EXAMPLES[operation.method, operation.path]
-    path, dataset = operation.path, more.pop("dataset", None)
+    example = EXAMPLES[operation.name]
+    method, path = ROUTES[operation.name]
+    dataset = more.pop("dataset", None)
     if "{dataset}" in path and dataset is None:
         dataset = _fresh(service, path)
     if "{key}" in path:
@@ -126,7 +123,7 @@ def send(service: Live, operation: Operation, key: str | None = "admin", **more:
     if "content" not in more and example.body is not None:
         more["content"] = json.dumps(example.body).replace("{new}", f"new-{next(_number)}")
     headers = {**example.headers, **more.pop("headers", {})}
-    return service.ask(operation.method, path, key, headers=headers, params=example.query, **more)
+    return service.ask(method, path, key, headers=headers, params=example.query, **more)
 
 
 def _fresh(service: Live, path: str) -> str:
@@ -186,8 +183,54 @@ def is_problem(reply: httpx.Response, code: str) -> dict[str, Any]:
     return problem
 
 
+# The table: one row of an operation, one route, one line of the client's table
+
+
 def test_every_operation_has_an_example() -> None:
-    assert list(EXAMPLES) == [(one.method, one.path) for one in OPERATIONS]
+    """One example, one route, and one line of the client's table, all in the same order."""
+    assert list(EXAMPLES) == list(OPERATIONS) == list(ROUTES) == list(CLIENT_OPERATIONS)
+
+
+@every
+def test_the_client_asks_for_the_route_as_it_is(operation: Operation) -> None:
+    """The client's generated table has the same method and path, and the row's word on repeats."""
+    assert CLIENT_OPERATIONS[operation.name] == (*ROUTES[operation.name], operation.repeat)
+
+
+@every
+def test_a_path_has_a_place_for_each_name(operation: Operation) -> None:
+    """No name is lost, and no place stays empty."""
+    assert tuple(re.findall(r"{(\w+)}", ROUTES[operation.name].path)) == operation.names
+
+
+@every
+def test_only_what_is_safe_to_repeat_is_repeated(operation: Operation) -> None:
+    """A key makes a repeat safe only where the service reads it; what only reads is safe; GET only reads."""
+    assert (operation.repeat == "with key") == ("Idempotency-Key" in operation.headers)
+    if ROUTES[operation.name].method == "GET":
+        assert operation.repeat == "safe"
+    if operation.status != 200:
+        assert operation.repeat in ("with key", "never")
+
+
+@every
+def test_every_operation_runs_in_an_embedded_ledger_too(operation: Operation) -> None:
+    """The transport of `Client("memory://")` runs the same row; only keys and principals are not there."""
+    transport = EmbeddedTransport("memory://")
+    try:
+        names = dict.fromkeys(operation.names, "nowhere")
+        body = json.loads(json.dumps(EXAMPLES[operation.name].body).replace("{new}", "new"))
+        request = request_of(operation.name, names, query=EXAMPLES[operation.name].query, body=body, key="k")
+        answer = transport.send(request)
+    finally:
+        transport.close()
+    if operation.names or "principal" in operation.name or "key" in operation.name:
+        assert answer.status == 404, answer
+    else:
+        assert answer.status == operation.status, answer
+        assert operation.reply is not None
+        shown = {**answer.document, "key": ""} if operation.name == "me" else answer.document  # it has no key
+        operation.reply.model_validate(shown)
 
 
 @every
@@ -259,7 +302,7 @@ def signed_in(service: Live) -> str:
 def test_the_cookie_opens_what_is_read_and_nothing_else(service: Live, operation: Operation) -> None:
     """A page of another site can make a browser send a cookie: it must not be able to charge with it."""
     reply = send(service, operation, None, headers={"Cookie": f"a=b; {COOKIE}={signed_in(service)}"})
-    if operation.method == "GET":
+    if ROUTES[operation.name].method == "GET":
         assert reply.status_code == 200
     else:
         is_problem(reply, "unauthenticated")
@@ -290,7 +333,7 @@ def test_the_key_comes_before_the_body(service: Live, operation: Operation, body
 
 @with_a_body
 def test_malformed_comes_before_the_dataset(service: Live, operation: Operation) -> None:
-    more = {"dataset": "nowhere"} if "{dataset}" in operation.path else {}
+    more = {"dataset": "nowhere"} if "dataset" in operation.names else {}
     is_problem(send(service, operation, content=b'{"a": 1', **more), "malformed-body")
 
 
@@ -318,7 +361,7 @@ def test_a_large_body_comes_before_what_is_in_it(service: Live, operation: Opera
 
 @with_a_body
 def test_a_body_at_the_bound_is_read(service: Live, operation: Operation) -> None:
-    example = json.dumps(EXAMPLES[operation.method, operation.path].body)
+    example = json.dumps(EXAMPLES[operation.name].body)
     body = example.replace("{new}", f"new-{next(_number)}").encode()
     reply = send(service, operation, content=body + b" " * (BODY_MAX - len(body)))
     assert reply.status_code == operation.status, reply.text
@@ -326,7 +369,7 @@ def test_a_body_at_the_bound_is_read(service: Live, operation: Operation) -> Non
 
 @with_a_body
 def test_an_unknown_field_is_422_and_named(service: Live, operation: Operation) -> None:
-    example = EXAMPLES[operation.method, operation.path].body
+    example = EXAMPLES[operation.name].body
     reply = send(service, operation, content=json.dumps({**example, "zzz": 1}).encode())
     problem = is_problem(reply, "invalid-request")
     assert any(error["field"].endswith("zzz") for error in problem["errors"]), problem
@@ -334,13 +377,13 @@ def test_an_unknown_field_is_422_and_named(service: Live, operation: Operation) 
 
 @pytest.mark.parametrize(
     "operation",
-    [one for one in OPERATIONS if one.query is not None],
-    ids=lambda one: f"{one.method} {one.path}",
+    [one for one in OPERATIONS.values() if one.query is not None],
+    ids=lambda one: one.name,
 )
 def test_an_unknown_query_is_422_and_named(service: Live, operation: Operation) -> None:
     name = service.open(f"d-{next(_number)}")["name"]
-    needed = EXAMPLES[operation.method, operation.path].query
-    path = operation.path.replace("{dataset}", name)
+    needed = EXAMPLES[operation.name].query
+    path = ROUTES[operation.name].path.replace("{dataset}", name)
     reply = service.ask("GET", path, params={**needed, "zzz": "1"})
     assert [error["field"] for error in is_problem(reply, "invalid-request")["errors"]] == ["zzz"]
 
@@ -351,14 +394,14 @@ def test_a_closed_dataset_can_be_read_and_never_changes(service: Live, operation
     _charge(service, name)
     assert service.ask("POST", f"/v1/datasets/{name}/closure", json={}).status_code == 200
     reply = send(service, operation, dataset=name)
-    if operation.path.endswith("/derived"):  # it changes no total: what came of what went out
+    if operation.name == "derive":  # it changes no total: what came of what went out
         assert (reply.status_code, reply.json()["sequence"]) == (201, 4)
         return
-    if "{session}" in operation.path:
+    if "session" in operation.names:
         is_problem(reply, "unknown-session")
-    elif operation.method == "GET" or operation.path.endswith("/checks"):
+    elif operation.repeat == "safe":
         assert reply.status_code == 200, reply.text
-    elif operation.path.endswith(("/unfreeze", "/settlement")):
+    elif operation.name in ("unfreeze", "settle"):
         assert reply.status_code in (404, 409)  # it is not frozen, and has no hold
     else:
         is_problem(reply, "dataset-closed")
@@ -368,7 +411,8 @@ def test_a_closed_dataset_can_be_read_and_never_changes(service: Live, operation
 @every
 def test_another_method_is_a_problem_too(service: Live, operation: Operation) -> None:
     path = (
-        operation.path.replace("{dataset}", "d")
+        ROUTES[operation.name]
+        .path.replace("{dataset}", "d")
         .replace("{budget}", "b")
         .replace("{key}", "k")
         .replace("{principal}", "p")
@@ -376,7 +420,7 @@ def test_another_method_is_a_problem_too(service: Live, operation: Operation) ->
     )
     reply = service.ask("PATCH", path)
     is_problem(reply, "method-not-allowed")
-    assert operation.method in reply.headers["allow"]
+    assert ROUTES[operation.name].method in reply.headers["allow"]
 
 
 # The description
@@ -399,9 +443,15 @@ def test_identifiers_are_unique(described: dict[str, Any]) -> None:
     assert len(set(names)) == len(names) == len(OPERATIONS)
 
 
+def described_operation(described: dict[str, Any], operation: Operation) -> dict[str, Any]:
+    method, path = ROUTES[operation.name]
+    found: dict[str, Any] = described["paths"][path][method.lower()]
+    return found
+
+
 @every
 def test_every_error_of_the_operation_is_described(described: dict[str, Any], operation: Operation) -> None:
-    found = described["paths"][operation.path][operation.method.lower()]["responses"]
+    found = described_operation(described, operation)["responses"]
     assert str(operation.status) in found
     for kind in operation.errors:
         assert kind.code in found[str(kind.status)]["description"]
@@ -410,12 +460,12 @@ def test_every_error_of_the_operation_is_described(described: dict[str, Any], op
 
 @every
 def test_what_it_takes_is_described(described: dict[str, Any], operation: Operation) -> None:
-    one = described["paths"][operation.path][operation.method.lower()]
-    example = EXAMPLES[operation.method, operation.path]
+    one = described_operation(described, operation)
+    example = EXAMPLES[operation.name]
     named = {(item["in"], item["name"]) for item in one["parameters"]}
     assert {("header", name) for name in example.headers} <= named
     assert {("query", name) for name in example.query} <= named
-    assert {("path", part[1:-1]) for part in operation.path.split("/") if part.startswith("{")} <= named
+    assert {("path", name) for name in operation.names} <= named
     assert ("requestBody" in one) == (operation.body is not None)
     if operation.query is not None:
         needed = {item["name"] for item in one["parameters"] if item["in"] == "query" and item["required"]}

@@ -19,7 +19,7 @@ from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.requests import json_input
 from odometer_accountant.requests.json_input import Misread, misread, number_of, read_json
 from odometer_accountant.service.accountant import Accountant
-from odometer_accountant.service.operations import OdometerQuery
+from odometer_accountant.service.operations.ledger import OdometerQuery
 from odometer_accountant.stores.memory import MemoryStore
 from odometer_accountant.verify.walk import verify
 from privacy_odometer.cli import parsing

@@ -87,10 +87,10 @@ def list_keys(call: "Call") -> dict[str, Any]:
 
 def rotate_key(call: "Call") -> dict[str, Any]:
     """A key in place of another."""
-    call.ring.key(call.path["key"])
+    call.ring.key(call.names["key"])
     wanted: Rotation = _form(call, Rotation)
     identity, token = call.ring.rotate(
-        call.path["key"], call.who.principal, wanted.overlap_s, wanted.expires_in_s
+        call.names["key"], call.who.principal, wanted.overlap_s, wanted.expires_in_s
     )
     return made(call.ring.key(identity.key), token)
 
@@ -102,7 +102,7 @@ def list_principals(call: "Call") -> dict[str, Any]:
 
 def principal(call: "Call") -> dict[str, Any]:
     """One of them."""
-    return call.ring.principal(call.path["principal"])
+    return call.ring.principal(call.names["principal"])
 
 
 def create_principal(call: "Call") -> dict[str, Any]:
@@ -115,7 +115,7 @@ def create_principal(call: "Call") -> dict[str, Any]:
 
 def change_principal(call: "Call") -> dict[str, Any]:
     """It, as it is from now on."""
-    name = call.path["principal"]
+    name = call.names["principal"]
     call.ring.principal(name)
     wanted: ChangedPrincipal = _form(call, ChangedPrincipal)
     call.ring.change_principal(
@@ -126,17 +126,17 @@ def change_principal(call: "Call") -> dict[str, Any]:
 
 def erase_name(call: "Call") -> None:
     """Nothing: its name is gone."""
-    call.ring.erase_name(call.path["principal"], call.who.principal)
+    call.ring.erase_name(call.names["principal"], call.who.principal)
 
 
 def list_keys_of(call: "Call") -> dict[str, Any]:
     """One principal's keys."""
-    return {"items": call.ring.keys(call.path["principal"]), "next": None}
+    return {"items": call.ring.keys(call.names["principal"]), "next": None}
 
 
 def add_key(call: "Call") -> dict[str, Any]:
     """One more key of a principal."""
-    name = call.path["principal"]
+    name = call.names["principal"]
     call.ring.principal(name)
     wanted: MoreKey = _form(call, MoreKey)
     identity, token = call.ring.add(name, call.who.principal, wanted.expires_in_s)
@@ -153,7 +153,7 @@ def me(call: "Call") -> dict[str, Any]:
     """Whose key was sent."""
     who = call.who
     return {
-        "key": who.key,
+        "key": who.key or None,  # an embedded ledger has no keys
         "role": who.role.value,
         "principal": who.principal,
         "team": who.team,

@@ -4,16 +4,15 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
 from odometer_accountant.bounds import BODY_MAX
 from odometer_accountant.errors import InvalidRequest, OdometerError
-from odometer_accountant.requests.json_input import invalid, read_json
+from odometer_accountant.requests.json_input import read_json
 from odometer_accountant.service.api_keys import Identity, allowed
 from odometer_accountant.service.operations import Again, Call, Operation
 from privacy_odometer.lanes import Lanes
@@ -76,7 +75,7 @@ async def _answer(operation: Operation, request: Request) -> Response:
 def _work(operation: Operation, request: Request, body: bytes, who: Identity) -> Response:
     if operation.body is not None and len(body) <= BODY_MAX:
         read_json(body)
-    document = operation.run(_call(operation, request, body, who)) if operation.run else None
+    document = operation.run(_call(operation, request, body, who))
     if document is None:
         return Response(status_code=operation.status)
     status = operation.status
@@ -100,7 +99,6 @@ async def _identity(operation: Operation, request: Request, limit_s: float) -> I
 
 
 def _call(operation: Operation, request: Request, body: bytes, who: Identity) -> Call:
-    query = None if operation.query is None else _query(operation.query, request)
     state = request.app.state
     headers = request.headers
     return Call(
@@ -108,26 +106,26 @@ def _call(operation: Operation, request: Request, body: bytes, who: Identity) ->
         state.ring,
         who,
         request.path_params,
-        query,
+        _query(operation, request),
         body,
         headers.get("if-match"),
         headers.get("idempotency-key"),
     )
 
 
-def _query(kind: type[BaseModel], request: Request) -> BaseModel:
-    """The query of an operation. Raises what an unknown dataset raises, else InvalidRequest."""
+def _query(operation: Operation, request: Request) -> Any:
+    """The query of an operation. Raises InvalidRequest, or UnknownDataset before it."""
+    if operation.query is None:
+        return None
     try:
         if len(request.scope["query_string"]) > QUERY_MAX:
             raise InvalidRequest(
                 f"the query has more than {QUERY_MAX} characters, which is the most that is read"
             )
-        return kind.model_validate_strings(_each_once(request.query_params))
-    except (ValidationError, InvalidRequest) as error:
+        return operation.parsed_query(_each_once(request.query_params))
+    except InvalidRequest:
         if "dataset" in request.path_params:
             request.app.state.accountant.state(request.path_params["dataset"])  # 404 comes before 422
-        if isinstance(error, ValidationError):
-            invalid(error, dict(request.query_params), kind)
         raise
 
 

@@ -68,15 +68,14 @@ def line(*parts: Any) -> str:
 def answers() -> Iterator[str]:
     """Each operation's example with its answer."""
     with mock.patch.object(operations, "_number", itertools.count(1)), live() as service:
-        for operation in operations.OPERATIONS:
+        for name, operation in operations.OPERATIONS.items():
+            method, path = operations.ROUTES[name]
             reply = operations.send(service, operation)
             headers = {name: reply.headers[name] for name in HEADERS if name in reply.headers}
             body = reply.json() if reply.content else None
-            if operation.path == "/v1/mechanisms":
+            if path == "/v1/mechanisms":
                 body = sorted(item["kind"] for item in body["items"])
-            yield line(
-                operation.method, operation.path, str(reply.status_code), normal(headers), normal(body)
-            )
+            yield line(method, path, str(reply.status_code), normal(headers), normal(body))
 
 
 def _refused(service: Live) -> Iterator[tuple[str, Any]]:

@@ -7,34 +7,47 @@ A face (sync, async, another language's) sends `Call.request`, tells the call wh
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from odometer_client.base import OdometerError, OutcomeUnknown, ProblemError, UnexpectedAnswer, Unreachable
+from odometer_client.bodies import segment
 from odometer_client.errors import BY_CODE
+from odometer_client.operations import OPERATIONS, Repeat
 
 FIRST_WAIT_S: Final = 0.05
 LONGEST_WAIT_S: Final = 2.0
 LONGEST_RETRY_AFTER_S: Final = 10.0
 _GATEWAY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
 
-Repeat = Literal["safe", "with key", "once", "never"]
-"""Whether the same request may be sent again: it changes nothing; its key makes it so; doing it twice is
-doing it once; it may not."""
-
 
 @dataclass(frozen=True)
 class Request:
-    """One operation of the service: `operation` names it, `method` and `path` are its HTTP form."""
+    """One request for an operation. `names` say of which dataset, budget, hold, session, key or principal."""
 
     operation: str
     method: str
     path: str
     repeat: Repeat
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str | int | float] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    if_match: str | None = None
+    """The etag of the version that is to be changed."""
     key: str | None = None
+    """The idempotency key."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of its HTTP form."""
+        given = {"Idempotency-Key": self.key, "If-Match": self.if_match}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def request_of(operation: str, names: Mapping[str, str], **parts: Any) -> Request:
+    """A request for an operation: its method, path and repeats come from the table of operations."""
+    method, path, repeat = OPERATIONS[operation]
+    places = {place: segment(name) for place, name in names.items()}
+    return Request(operation, method, path.format(**places), repeat, names, **parts)
 
 
 @dataclass(frozen=True)

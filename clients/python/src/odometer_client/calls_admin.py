@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from odometer_client.bodies import names, segment
+from odometer_client.bodies import names
 from odometer_client.connection import Connection
 from odometer_client.documents import Dataset, Document
 
@@ -37,30 +37,21 @@ class Administering(Connection):
         body = {"name": name, "unit": unit, "adjacency": adjacency, "delta": delta, **more}
         if budgets:
             body["budgets"] = [dict(budget) for budget in _budgets(budgets)]
-        return Dataset(self._run("create_dataset", "POST", "/v1/datasets", "never", body=body).document)
+        return Dataset(self._run("create_dataset", body=body).document)
 
     def add_budget(self, dataset: str, budget: Mapping[str, Any]) -> Document:
         """Add a budget to a dataset."""
-        return Document(self._change("add_budget", dataset, "budgets", budget))
+        return Document(self._run("add_budget", {"dataset": dataset}, body=budget).document)
 
     def set_budget(self, dataset: str, name: str, budget: Mapping[str, Any], *, etag: str) -> Document:
         """Change a budget. `etag` is the budget's as you read it: the version you change."""
-        path = f"/v1/datasets/{segment(dataset)}/budgets/{segment(name)}"
-        done = self._run(
-            "set_budget",
-            "PUT",
-            path,
-            "never",
-            arguments={"dataset": dataset, "name": name, "etag": etag},
-            body=budget,
-            headers={"If-Match": etag},
-        )
-        return Document(done.document)
+        names = {"dataset": dataset, "budget": name}
+        return Document(self._run("set_budget", names, body=budget, if_match=etag).document)
 
     def add_partitions(self, dataset: str, partitions: Sequence[str]) -> Dataset:
         """Give a dataset that composes by partition further ones; charges on all count for them too."""
         body = {"partitions": names("partitions", partitions)}
-        return Dataset(self._change("add_partitions", dataset, "partitions", body))
+        return Dataset(self._run("add_partitions", {"dataset": dataset}, body=body).document)
 
     def unfreeze(self, dataset: str, reason: str) -> Dataset:
         """Go on with a dataset whose ledger went back in time, without what was lost.
@@ -68,11 +59,11 @@ class Administering(Connection):
         `reason`, 1 to 500 characters, becomes an entry. What the lost entries spent is spent and not
         counted any more: restore a backup instead wherever there is one.
         """
-        return Dataset(self._change("unfreeze", dataset, "unfreeze", {"reason": reason}))
+        return Dataset(self._run("unfreeze", {"dataset": dataset}, body={"reason": reason}).document)
 
     def close_dataset(self, dataset: str) -> Dataset:
         """Take no more charges, for ever."""
-        return Dataset(self._change("close_dataset", dataset, "closure", {}))
+        return Dataset(self._run("close_dataset", {"dataset": dataset}, body={}).document)
 
     def create_key(
         self,
@@ -94,13 +85,12 @@ class Administering(Connection):
             expires_in_s: seconds that it is taken, at most ten years; None: until it is revoked.
         """
         body = _may(role, name, team, acts_for) | _given(expires_in_s=expires_in_s)
-        return Document(self._run("create_key", "POST", "/v1/keys", "never", body=body).document)
+        return Document(self._run("create_key", body=body).document)
 
     def add_key(self, principal: str, *, expires_in_s: int | None = None) -> Document:
         """One more API key of a principal, which keeps its odometer. Its `token` is shown only here."""
-        path = f"/v1/principals/{segment(principal)}/keys"
-        body, arguments = _given(expires_in_s=expires_in_s), {"principal": principal}
-        return Document(self._run("add_key", "POST", path, "never", arguments=arguments, body=body).document)
+        body = _given(expires_in_s=expires_in_s)
+        return Document(self._run("add_key", {"principal": principal}, body=body).document)
 
     def rotate_key(
         self, key_id: str, *, overlap_s: int | None = None, expires_in_s: int | None = None
@@ -112,21 +102,18 @@ class Administering(Connection):
             overlap_s: seconds that the old key is still taken; None: a day.
             expires_in_s: seconds that the new one is taken; None: until it is revoked.
         """
-        path = f"/v1/keys/{segment(key_id)}/rotation"
         body = _given(overlap_s=overlap_s, expires_in_s=expires_in_s)
-        done = self._run("rotate_key", "POST", path, "never", arguments={"id": key_id}, body=body)
-        return Document(done.document)
+        return Document(self._run("rotate_key", {"key": key_id}, body=body).document)
 
     def keys(self, principal: str | None = None) -> Iterator[Document]:
         """The API keys, or those of one principal, without their tokens."""
         if principal is None:
-            return (Document(item) for item in self._pages("keys", "/v1/keys", {}))
-        path = f"/v1/principals/{segment(principal)}/keys"
-        return (Document(item) for item in self._pages("keys", path, {"principal": principal}))
+            return (Document(item) for item in self._pages("keys"))
+        return (Document(item) for item in self._pages("principal_keys", {"principal": principal}))
 
     def revoke_key(self, key_id: str) -> None:
         """Make an API key useless at once. Its principal stays, with what it spent."""
-        self._run("revoke_key", "DELETE", f"/v1/keys/{segment(key_id)}", "never", arguments={"id": key_id})
+        self._run("revoke_key", {"key": key_id})
 
     def create_principal(
         self,
@@ -138,16 +125,15 @@ class Administering(Connection):
     ) -> Document:
         """A principal, who has no key yet. The arguments are those of `create_key`."""
         body = _may(role, name, team, acts_for)
-        return Document(self._run("create_principal", "POST", "/v1/principals", "never", body=body).document)
+        return Document(self._run("create_principal", body=body).document)
 
     def principals(self) -> Iterator[Document]:
         """The principals, the oldest first."""
-        return (Document(item) for item in self._pages("principals", "/v1/principals", {}))
+        return (Document(item) for item in self._pages("principals"))
 
     def principal(self, principal: str) -> Document:
         """One of them, by its id."""
-        path = f"/v1/principals/{segment(principal)}"
-        return Document(self._get("principal", path, {"principal": principal}))
+        return Document(self._get("principal", {"principal": principal}))
 
     def set_principal(
         self, principal: str, *, role: str, team: str | None, acts_for: Sequence[str], etag: str
@@ -156,23 +142,13 @@ class Administering(Connection):
 
         `etag` is the principal's as you read it: the version you change.
         """
-        arguments = {"principal": principal, "etag": etag}
         body = {"role": role, "team": team, "acts_for": names("acts_for", acts_for) if acts_for else []}
-        path, headers = f"/v1/principals/{segment(principal)}", {"If-Match": etag}
-        done = self._run(
-            "set_principal", "PUT", path, "never", arguments=arguments, body=body, headers=headers
-        )
+        done = self._run("set_principal", {"principal": principal}, body=body, if_match=etag)
         return Document(done.document)
 
     def erase_name(self, principal: str) -> None:
         """Erase what a principal is called. Nobody else will be called that."""
-        path = f"/v1/principals/{segment(principal)}/name"
-        self._run("erase_name", "DELETE", path, "never", arguments={"principal": principal})
-
-    def _change(self, operation: str, dataset: str, what: str, body: Mapping[str, Any]) -> Any:
-        path = f"/v1/datasets/{segment(dataset)}/{what}"
-        arguments = {"dataset": dataset}
-        return self._run(operation, "POST", path, "never", arguments=arguments, body=body).document
+        self._run("erase_name", {"principal": principal})
 
 
 def _given(**fields: Any) -> dict[str, Any]:

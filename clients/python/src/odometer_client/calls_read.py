@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Unpack
 
-from odometer_client.bodies import About, Charges, charge_body, segment
+from odometer_client.bodies import About, Charges, charge_body
 from odometer_client.connection import Connection
 from odometer_client.documents import Check, Dataset, Document, EventCharges, Odometer
 from odometer_client.dp_events import event_document
@@ -21,10 +21,7 @@ class Reading(Connection):
     ) -> Check:
         """Whether a charge would fit now, and what would fit instead. Charges nothing, promises nothing."""
         body = charge_body(mechanism, count, **about)
-        path = f"/v1/datasets/{segment(dataset)}/checks"
-        return Check(
-            self._run("check", "POST", path, "safe", arguments={"dataset": dataset}, body=body).document
-        )
+        return Check(self._run("check", {"dataset": dataset}, body=body).document)
 
     def odometer(self, dataset: str, delta: float | None = None, *, scope: str | None = None) -> Odometer:
         """The readings of a dataset, at `delta` (0 < delta < 1; left out: the dataset's own).
@@ -32,30 +29,27 @@ class Reading(Connection):
         `scope`: whose odometer: "partition/eu", "unit/u1", "principal/p_1", "team/ads", "group/sweep";
         left out, the dataset's as a whole. One that was never charged reads zero, and is not `known`.
         """
-        path = f"/v1/datasets/{segment(dataset)}/odometer"
-        return Odometer(self._get("odometer", path, {"dataset": dataset}, {"delta": delta, "scope": scope}))
+        return Odometer(self._get("odometer", {"dataset": dataset}, {"delta": delta, "scope": scope}))
 
     def scopes(self, dataset: str, kind: str, *, limit: int = 100) -> Iterator[Document]:
         """Every "principal", "team", "group", "partition" or "mechanism" that was charged, by name.
 
         Each with what it has lost; read in pages of `limit` (1 to 1000).
         """
-        path = f"/v1/datasets/{segment(dataset)}/scopes"
-        found = self._pages("scopes", path, {"dataset": dataset}, limit=limit, kind=kind)
+        found = self._pages("scopes", {"dataset": dataset}, limit=limit, kind=kind)
         return (Document(item) for item in found)
 
     def datasets(self) -> Iterator[Dataset]:
         """Every dataset, page by page."""
-        return (Dataset(item) for item in self._pages("datasets", "/v1/datasets", {}))
+        return (Dataset(item) for item in self._pages("datasets"))
 
     def dataset(self, name: str) -> Dataset:
         """One dataset with the state of its budgets."""
-        return Dataset(self._get("dataset", f"/v1/datasets/{segment(name)}", {"dataset": name}))
+        return Dataset(self._get("dataset", {"dataset": name}))
 
     def ledger(self, name: str, after: int = 0, *, limit: int = 1000) -> Iterator[Document]:
         """The entries after sequence number `after`, oldest first, read in pages of `limit` (1 to 1000)."""
-        path = f"/v1/datasets/{segment(name)}/ledger"
-        return (Document(item) for item in self._pages("ledger", path, {"dataset": name}, after, limit))
+        return (Document(item) for item in self._pages("ledger", {"dataset": name}, after, limit))
 
     def lineage(self, dataset: str, entry: int) -> Document:
         """What an entry comes of (`ancestors`, nearest first) and what was made of it (`descendants`).
@@ -63,26 +57,25 @@ class Reading(Connection):
         Each, and the `entry` itself, has `sequence`, `hash`, `type`, `time`, `principal`, `by`; `parent` and
         `description` of what was derived, `charges` of a release, else None.
         """
-        path, where = f"/v1/datasets/{segment(dataset)}/lineage", {"dataset": dataset}
-        found = dict(self._get("lineage", path, where, {"entry": entry}))
+        names = {"dataset": dataset}
+        found = dict(self._get("lineage", names, {"entry": entry}))
         while found["next"] is not None:
-            more = self._get("lineage", path, where, {"entry": entry, "after": found["next"]})
+            more = self._get("lineage", names, {"entry": entry, "after": found["next"]})
             found["descendants"] = [*found["descendants"], *more["descendants"]]
             found["next"] = more["next"]
         return Document(found)
 
     def history(self, dataset: str, points: int = 200) -> list[dict[str, Any]]:
         """The loss over the ledger, down-sampled by the service to at most `points`."""
-        path = f"/v1/datasets/{segment(dataset)}/history"
-        return list(self._get("history", path, {"dataset": dataset}, {"points": points})["points"])
+        return list(self._get("history", {"dataset": dataset}, {"points": points})["points"])
 
     def spend(self, dataset: str) -> Document:
         """What each principal and each kind of mechanism spent."""
-        return Document(self._get("spend", f"/v1/datasets/{segment(dataset)}/spend", {"dataset": dataset}))
+        return Document(self._get("spend", {"dataset": dataset}))
 
     def mechanisms(self) -> list[dict[str, Any]]:
         """What can be charged: kind, parameters, formula, source, where it is valid, examples."""
-        return list(self._pages("mechanisms", "/v1/mechanisms", {}))
+        return list(self._pages("mechanisms"))
 
     def convert(
         self,
@@ -96,7 +89,7 @@ class Reading(Connection):
         """What a plan would cost on no dataset at all: give `delta` to read epsilon, or the other way."""
         body = charge_body(mechanism, count, adjacency=adjacency)
         body |= {name: value for name, value in (("delta", delta), ("epsilon", epsilon)) if value is not None}
-        return Document(self._run("convert", "POST", "/v1/convert", "safe", body=body).document)
+        return Document(self._run("convert", body=body).document)
 
     def dp_event_charges(self, event: Any) -> EventCharges:
         """What an event of dp_accounting comes to, for `charge`, `hold` or `check`; [] for no loss.
@@ -106,10 +99,10 @@ class Reading(Connection):
         say which parts lose nothing and so are not in it.
         """
         body = {"dp_event": event_document(event)}
-        found = self._run("dp_events", "POST", "/v1/dp-events", "safe", body=body).document
+        found = self._run("dp_events", body=body).document
         charges = ((item["mechanism"], item["count"]) for item in found["charges"])
         return EventCharges(charges, found.get("notes") or ())
 
     def me(self) -> Document:
         """Who this client's key says you are: key, role, principal, team, whom it may act for."""
-        return Document(self._get("me", "/v1/me", {}))
+        return Document(self._get("me"))

@@ -13,7 +13,6 @@ from odometer_client.bodies import (
     Under,
     about_body,
     charge_body,
-    segment,
 )
 from odometer_client.calls import Done
 from odometer_client.calls_admin import Administering
@@ -70,7 +69,7 @@ class Client(Reading, Administering):
         """
         key = new_key() if key is None else key
         body = charge_body(mechanism, count, **about)
-        done = self._charged("charge", "charges", dataset, body, key)
+        done = self._run("charge", {"dataset": dataset}, body=body, key=key)
         return Receipt(_receipt(done, dataset, key), retried=done.retried)
 
     def charge_event(
@@ -165,7 +164,7 @@ class Client(Reading, Administering):
         """
         key = new_key() if key is None else key
         body = charge_body(mechanism, count, **about)
-        done = self._charged("hold", "holds", dataset, body | {"expires_in_s": expires_in_s}, key)
+        done = self._run("hold", {"dataset": dataset}, body=body | {"expires_in_s": expires_in_s}, key=key)
         document = _receipt(done, dataset, key)
         made = document.get("hold")
         if not (isinstance(made, Mapping) and made.get("id") and made.get("expires")):
@@ -174,11 +173,8 @@ class Client(Reading, Administering):
 
     def settle(self, dataset: str, hold_id: str, used: int | Sequence[int]) -> Settlement:
         """Charge a hold for the releases that went out, and give back the rest. Once; see `Hold.settle`."""
-        path = f"/v1/datasets/{segment(dataset)}/holds/{segment(hold_id)}/settlement"
         body = {"used": list(used) if isinstance(used, Sequence) else used}
-        arguments = {"dataset": dataset, "hold": hold_id}
-        done = self._run("settle", "POST", path, "once", arguments=arguments, body=body)
-        return Settlement(done.document)
+        return Settlement(self._run("settle", {"dataset": dataset, "hold": hold_id}, body=body).document)
 
     def settle_sanitised(
         self,
@@ -189,16 +185,12 @@ class Client(Reading, Administering):
         failure_probability: float,
     ) -> Settlement:
         """Settle a hold of PATE queries at a sanitised figure. Once; see `Hold.settle_sanitised`."""
-        path = f"/v1/datasets/{segment(dataset)}/holds/{segment(hold_id)}/settlement"
         body = {"used": list(used), "sanitised": sanitised_body(curves, failure_probability)}
-        arguments = {"dataset": dataset, "hold": hold_id}
-        done = self._run("settle", "POST", path, "once", arguments=arguments, body=body)
-        return Settlement(done.document)
+        return Settlement(self._run("settle", {"dataset": dataset, "hold": hold_id}, body=body).document)
 
     def holds(self, dataset: str) -> list[OpenHold]:
         """The holds that can still be settled, oldest first. They are part of what is spent."""
-        path = f"/v1/datasets/{segment(dataset)}/holds"
-        return [OpenHold(item, self, dataset) for item in self._pages("holds", path, {"dataset": dataset})]
+        return [OpenHold(item, self, dataset) for item in self._pages("holds", {"dataset": dataset})]
 
     @cached_property
     def _unsure_openings(self) -> UnsureOpenings:
@@ -231,7 +223,7 @@ class Client(Reading, Administering):
         key = new_key() if key is None else key
         body = {"session": dict(session), **about_body(group=(group, 1) if group else None, **under)}
         try:
-            done = self._charged("open_session", "sessions", dataset, body, key)
+            done = self._run("open_session", {"dataset": dataset}, body=body, key=key)
             document = done.document if isinstance(done.document, Mapping) else {}
             if not isinstance(document.get("session"), Mapping) or not document["session"].get("id"):
                 raise _no_receipt(dataset, key)
@@ -245,35 +237,24 @@ class Client(Reading, Administering):
 
     def answer_session(self, dataset: str, session_id: str, *, above: bool, run: int, key: str) -> Document:
         """Charge what follows a public answer of a session: see `Session.answer`, which makes the key."""
-        done = self._charged(
-            "answer_session",
-            f"sessions/{segment(session_id)}/answers",
-            dataset,
-            {"above": above, "run": run},
-            key,
-            session=session_id,
-        )
+        names = {"dataset": dataset, "session": session_id}
+        done = self._run("answer_session", names, body={"above": above, "run": run}, key=key)
         if not isinstance(done.document, Mapping) or not isinstance(done.document.get("session"), Mapping):
             raise _no_receipt(dataset, key)
         return Document(done.document)
 
     def close_session(self, dataset: str, session_id: str) -> Document:
         """Take no more answers of a session: by its opener or an admin."""
-        path = f"/v1/datasets/{segment(dataset)}/sessions/{segment(session_id)}/close"
-        arguments = {"dataset": dataset, "session": session_id}
-        return Document(
-            self._run("close_session", "POST", path, "once", arguments=arguments, body={}).document
-        )
+        names = {"dataset": dataset, "session": session_id}
+        return Document(self._run("close_session", names, body={}).document)
 
     def sessions(self, dataset: str) -> list[Session]:
         """The open sessions, oldest first."""
-        path = f"/v1/datasets/{segment(dataset)}/sessions"
-        return [Session(item, self) for item in self._pages("sessions", path, {"dataset": dataset})]
+        return [Session(item, self) for item in self._pages("sessions", {"dataset": dataset})]
 
     def session(self, dataset: str, session_id: str) -> Session:
         """One session, open or closed."""
-        path = f"/v1/datasets/{segment(dataset)}/sessions/{segment(session_id)}"
-        return Session(self._get("session", path, {"dataset": dataset, "session": session_id}), self)
+        return Session(self._get("session", {"dataset": dataset, "session": session_id}), self)
 
     def derive(
         self,
@@ -297,7 +278,7 @@ class Client(Reading, Administering):
         number = parent if isinstance(parent, int) else _own(parent)
         body: dict[str, Any] = {"parent": number, "description": description}
         body |= about_body(principal=principal)
-        done = self._charged("derive", "derived", dataset, body, key)
+        done = self._run("derive", {"dataset": dataset}, body=body, key=key)
         return Derived(_receipt(done, dataset, key))
 
     def sweep(
@@ -330,20 +311,6 @@ class Client(Reading, Administering):
         body = charge_body(mechanism, count)
         charges = body.get("charges", [body])
         return Sweep(hold, [item["count"] for item in charges], runs, [item["mechanism"] for item in charges])
-
-    def _charged(
-        self, operation: str, what: str, dataset: str, body: dict[str, Any], key: str, **about: str
-    ) -> Done:
-        return self._run(
-            operation,
-            "POST",
-            f"/v1/datasets/{segment(dataset)}/{what}",
-            "with key",
-            arguments={"dataset": dataset, **about},
-            body=body,
-            headers={"Idempotency-Key": key},
-            key=key,
-        )
 
 
 def _own(parent: Receipt | Derived) -> int:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from urllib.parse import urlsplit
 
-from odometer_client.calls import Call, Done, Repeat, Request, TransportFailure
+from odometer_client.calls import Call, Done, TransportFailure, request_of
 from odometer_client.plain import plain
 from odometer_client.transport import HttpTransport, Transport
 
@@ -86,33 +86,37 @@ class Connection:
     def _get(
         self,
         operation: str,
-        path: str,
-        arguments: Mapping[str, Any],
+        names: Mapping[str, str] | None = None,
         query: Mapping[str, str | int | float | None] | None = None,
     ) -> Any:
+        """The document of an operation that reads. A member of `query` that is None is left out."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return self._run(operation, "GET", path, "safe", arguments=arguments, query=given).document
+        return self._run(operation, names, query=given).document
 
     def _pages(
         self,
         operation: str,
-        path: str,
-        arguments: Mapping[str, Any],
+        names: Mapping[str, str] | None = None,
         after: Any = None,
         limit: Any = None,
         **query: str,
     ) -> Iterator[Any]:
+        """The items of a list, page by page."""
         while True:
-            page = self._get(operation, path, arguments, {**query, "after": after, "limit": limit})
+            page = self._get(operation, names, {**query, "after": after, "limit": limit})
             yield from page["items"]
             after = page.get("next")
             if after is None:
                 return
 
-    def _run(self, operation: str, method: str, path: str, repeat: Repeat, **parts: Any) -> Done:
+    def _run(self, operation: str, names: Mapping[str, str] | None = None, **parts: Any) -> Done:
+        """Ask for an operation, through all its tries.
+
+        names: the dataset, budget, … that its path has a place for; `parts`: body, query, key, if_match.
+        """
         if parts.get("body") is not None:
             parts["body"] = plain(parts["body"])
-        call = Call(Request(operation, method, path, repeat, **parts), self._attempts)
+        call = Call(request_of(operation, names or {}, **parts), self._attempts)
         while True:
             try:
                 step = call.answered(self._transport.send(call.request))

@@ -64,7 +64,7 @@ class HttpTransport:
                 request.path,
                 params=dict(request.query) or None,
                 content=_encoded(request),
-                headers=_JSON | dict(request.headers),
+                headers=_JSON | request.headers,
             )
         except httpx.TransportError as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
