@@ -5,19 +5,15 @@ others rely on each path, field, problem code, exit status, metric, setting, opt
 """
 
 import contextlib
-import hashlib
 import io
 import itertools
-import json
 import re
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import redis
 import redis_server
 import typer.main
 from serving import ONE, Live, live
@@ -31,6 +27,8 @@ from privacy_odometer.cli import app
 from privacy_odometer.cli import errors as cli_errors
 from privacy_odometer.settings import Settings
 from tests.golden.ledger.drive import Clock, dump, run
+from tests.golden.wire import stored
+from tests.golden.wire.stored import line, short
 from tests.laws import test_every_operation as operations
 
 HERE = Path(__file__).parent
@@ -59,10 +57,6 @@ def normal(value: Any) -> Any:
         for pattern, mask in MASKS:
             value = pattern.sub(mask, value)
     return value
-
-
-def line(*parts: Any) -> str:
-    return " ".join(one if isinstance(one, str) else json.dumps(one, sort_keys=True) for one in parts)
 
 
 def answers() -> Iterator[str]:
@@ -193,7 +187,7 @@ def exported() -> Iterator[str]:
     store, file = MemoryStore(), io.BytesIO()
     with _driven(store):
         export(store, file, CREATED)
-    yield from (_short(one) for one in file.getvalue().decode("latin-1").splitlines())
+    yield from (short(one) for one in file.getvalue().decode("latin-1").splitlines())
 
 
 def sqlite() -> Iterator[str]:
@@ -201,25 +195,8 @@ def sqlite() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         with _driven(open_store(f"sqlite:///{folder}/ledger.sqlite")):
             pass
-        with contextlib.closing(sqlite3.connect(f"{folder}/ledger.sqlite")) as base:
-            tables = base.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
-            pragmas = ("application_id", "user_version", "page_size", "encoding")
-            yield line({name: base.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas})
-            yield from (line(kind, name, " ".join((sql or "").split())) for kind, name, sql in tables)
-            for _, name, _ in (one for one in tables if one[0] == "table"):
-                for row in sorted(map(_text, base.execute(f'SELECT * FROM "{name}"'))):
-                    yield f"{name} {row}"
-
-
-def _text(row: Any) -> str:
-    return json.dumps([_short(one.decode("latin-1") if isinstance(one, bytes) else one) for one in row])
-
-
-def _short(value: Any) -> Any:
-    """A long text by its start and its SHA-256: `ledger.txt` has the bytes themselves."""
-    if not isinstance(value, str) or len(value) <= 100:
-        return value
-    return f"{value[:60]}… {len(value)} {hashlib.sha256(value.encode('latin-1')).hexdigest()}"
+        yield from stored.schema(f"{folder}/ledger.sqlite")
+        yield from stored.rows(f"{folder}/ledger.sqlite")
 
 
 def in_redis() -> Iterator[str]:
@@ -227,22 +204,7 @@ def in_redis() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder, redis_server.server(Path(folder)) as server:
         with _driven(open_store(server.url)):
             pass
-        client = redis.Redis.from_url(server.url)
-        for key in sorted(client.keys()):
-            kind = client.type(key).decode()
-            if kind == "hash":
-                value: Any = sorted(_text(pair) for pair in client.hgetall(key).items())
-            elif kind == "zset":
-                value = [_text(pair) for pair in client.zrange(key, 0, -1, withscores=True)]
-            elif kind == "stream":
-                value = [_text([name, *itertools.chain(*body.items())]) for name, body in client.xrange(key)]
-            elif kind == "list":
-                value = [_text([one]) for one in client.lrange(key, 0, -1)]
-            else:
-                value = [_text([client.get(key)])]
-            for one in value:
-                yield f"{kind} {_text([key])} {one}"
-        client.close()
+        yield from stored.keys(server.url)
 
 
 def names() -> Iterator[str]:
