@@ -438,7 +438,8 @@ class Auditor:
             spent, still = Sum(), {}
             for record in mine:
                 spent = spent.plus(record.whole)
-                if record.expires and record.settled is None and any(record.whole.units):
+                whole = record.whole
+                if record.expires and record.settled is None and any(whole.units + whole.unbounded):
                     key = name_of(window, record.expires)
                     still[key] = still.get(key, Sum()).plus(record.whole)
             parts = "".join(f";{key} {total.encoded()}" for key, total in sorted(still.items()))
