@@ -21,10 +21,47 @@ class Block:
     shown: str | None = None
 
 
+_SECTION = re.compile(r"^## (?=.)", re.MULTILINE)
+_OPENED = re.compile(r"\bdataset create ([\w-]+)|\.create_dataset\(\s*[\"']([\w-]+)[\"']")
+
+
+@dataclass(frozen=True)
+class Section:
+    """The blocks below one heading of a page, and the places of the sections whose datasets they use."""
+
+    title: str
+    blocks: list[Block]
+    needs: list[int]
+
+
+def sections(page: Path) -> list[Section]:
+    """The sections of a page in order. The text above the first heading is one, titled as the page."""
+    parts = _SECTION.split(page.read_text("utf-8"))
+    titles = [page.name, *(part.partition("\n")[0] for part in parts[1:])]
+    code = ["".join(block.text for block in _blocks(part)) for part in parts]
+    opened = [{one or other for one, other in _OPENED.findall(text)} for text in code]
+    return [
+        Section(
+            titles[place],
+            _blocks(part),
+            [
+                earlier
+                for earlier in range(place)
+                if any(re.search(rf"\b{name}\b", code[place]) for name in opened[earlier])
+            ],
+        )
+        for place, part in enumerate(parts)
+    ]
+
+
 def blocks(page: Path) -> list[Block]:
     """The blocks of a page that are to be run. One after `<!-- not run … -->` is left out."""
+    return _blocks(page.read_text("utf-8"))
+
+
+def _blocks(page_text: str) -> list[Block]:
     found: list[Block] = []
-    for skipped, language, text in _FENCE.findall(page.read_text("utf-8")):
+    for skipped, language, text in _FENCE.findall(page_text):
         if language == "text":
             found[-1] = Block(found[-1].language, found[-1].text, text)
         elif language in ("sh", "python") and not skipped:
