@@ -66,7 +66,7 @@ class CoordinateFilter(Filter):
             )
         if asked.unbounded[self.index]:
             return f"the charge has no finite {self.quantity}: {self.takers} would take it"
-        if not self.allows(after) and (after.unbounded[self.index] or self._approximate(after)):
+        if (after.unbounded[self.index] or self._approximate(after)) and not self.allows(after):
             return f"an earlier charge has no bound on {self.quantity}: this budget admits nothing more"
         return f"{self.quantity} would go above the limit"
 

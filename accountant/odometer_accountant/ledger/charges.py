@@ -27,7 +27,7 @@ from odometer_accountant.ledger.charge_totals import (
 )
 from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import ChargeCommand
-from odometer_accountant.ledger.decisions import Admitted, Decision, Replayed
+from odometer_accountant.ledger.decisions import Admitted, Decision, Refused, Replayed
 from odometer_accountant.ledger.entries import (
     FORMAT,
     LATEST,
@@ -82,7 +82,7 @@ def charge(
     affected = command.affected
     found = refusals(state, affected, prepared.loss, time)
     if found:
-        raise _exceeded(state, found, prepared.loss, time, now)
+        return Refused(_exceeded(state, found, prepared.loss, time, now), state, time, tuple(found))
     held = _held(state, command, affected, time) if prepared.expires_in_s is not None else None
     lasting, last_of, version = Lasting(held["expires"]) if held else None, None, FORMAT
     if prepared.session is not None:

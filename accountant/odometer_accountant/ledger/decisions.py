@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odometer_accountant.errors import OdometerError
+from odometer_accountant.ledger.active_budgets import BudgetRefusal
 from odometer_accountant.ledger.entries import FORMAT, seal
 from odometer_accountant.ledger.fold import apply
 from odometer_accountant.ledger.state import State
@@ -35,6 +36,8 @@ class Refused:
     state: State | None
     at: str = ""
     """When it was judged: the later of the ledger's time and the clock's."""
+    budgets: tuple[BudgetRefusal, ...] = ()
+    """The budgets that refuse a charge, each with one of its counts: advice does not evaluate them again."""
 
 
 Decision = Admitted | Replayed | Refused

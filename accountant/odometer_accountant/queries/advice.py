@@ -1,8 +1,8 @@
-"""Why a charge is refused and what would fit: advice, computed on a snapshot, never a decision."""
+"""Explains why a charge is refused and what would fit. Computed on a snapshot; never a decision."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -25,7 +25,8 @@ _NOISE_FACTOR_MAX = 1e6
 _DELTA_FACTOR_MAX = 1e18
 """Below 1e-18 every δ counts as that much."""
 _NOISE_STEPS = 30
-_SCOPES_SHOWN: Final = 5
+SCOPES_SHOWN: Final = 5
+"""Refused scopes of one budget that are shown: those that have spent most."""
 ADVICE_S: Final = 0.2
 """Processor time, in seconds, that one piece of advice may take."""
 PARTS: Final = ("largest_count", "least_noise", "leading_items")
@@ -51,7 +52,7 @@ def finite(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What is asked, of whom, and when: everything that a charge's fate depends on but its loss."""
+    """A state, the affected scopes and a time: what a decision on a loss depends on."""
 
     state: State
     affected: AffectedScopes
@@ -59,13 +60,18 @@ class WhatIf:
     until_s: float = math.inf
     """Processor time of the asking thread at which searches end, as `time.thread_time` has it."""
 
-    def within(self, seconds: float) -> "WhatIf":
+    refused: Loss | None = None
+    """A loss that is known to be refused: searches do not evaluate it again."""
+
+    def within(self, seconds: float, refused: Loss | None = None) -> "WhatIf":
         """The same, for searches of the calling thread that may take so much processor time from now on."""
-        return replace(self, until_s=time.thread_time() + seconds)
+        question = replace(self, until_s=time.thread_time() + seconds, refused=refused)
+        question.__dict__["situation"] = self.situation  # its counts are computed once
+        return question
 
     @once
     def situation(self) -> ChargeContext:
-        """What every question after the first need not count again."""
+        """The counts that the charge moves, computed once."""
         state = self.state
         return ChargeContext(state.composition, state.partitions, state.totals, self.affected)
 
@@ -73,28 +79,36 @@ class WhatIf:
         """Every budget that would not allow `loss`, with at most so many of the counts that it refuses."""
         return refusing(self.state.limits, self.situation, loss, self.time, most)
 
-    def fits(self, loss: Loss) -> bool:
-        """Whether every budget would allow it."""
-        return not self.refusing(loss, 1)
+    def shown(self, loss: Loss, decided: Sequence[BudgetRefusal]) -> list[BudgetRefusal]:
+        """The refusals to show, from those of a decision, which has one count of each budget.
+
+        Only a budget on several counts is evaluated again, to find the others that it refuses.
+        """
+        found: list[BudgetRefusal] = []
+        for one in decided:
+            if len(self.situation.moved(one.limit, self.time).each) == 1:
+                found.append(one)
+            else:
+                found += refusing([one.limit], self.situation, loss, self.time, SCOPES_SHOWN)
+        return found
 
     def surely_fits(self, loss: Loss) -> bool:
-        """As `fits`, for searches: quick, however many units a charge names, and never True in error.
+        """Whether every budget would allow it. Quick for any number of units; never True in error.
 
         Raises OutOfTimeError.
         """
         if time.thread_time() > self.until_s:
             raise OutOfTimeError
+        if loss == self.refused:
+            return False
         return surely_allowed(self.state.limits, self.situation, loss, self.time)
 
 
-def refusals(question: WhatIf, loss: Loss) -> list[dict[str, Any]]:
-    """Each budget that refuses a charge, with numbers in its own parameter, rounded up.
-
-    Of a budget on many scopes at most `_SCOPES_SHOWN` are shown, those that have spent most.
-    """
+def refusals(question: WhatIf, loss: Loss, found: Iterable[BudgetRefusal]) -> list[dict[str, Any]]:
+    """The refusals `found`, with numbers in the parameter of each budget, rounded up."""
     documents = []
     known: dict[tuple[str, Loss], dict[str, Any]] = {}
-    for one in question.refusing(loss, _SCOPES_SHOWN):
+    for one in found:
         same = (one.limit.filter.name, one.before)
         if same not in known:  # units of which nothing is known yet differ by their names alone
             known[same] = _refusal(one, loss, question.time)

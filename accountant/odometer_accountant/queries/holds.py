@@ -1,7 +1,7 @@
-"""Open holds as people see them, and what was used of one. Reads only."""
+"""Reads the open holds of a stream, and computes the loss of what was used of one."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from odometer_accountant.errors import LedgerCorrupt, UnknownHold
 from odometer_accountant.ledger.charge_totals import open_holds, refund
@@ -17,6 +17,14 @@ from odometer_accountant.numerics.loss import Loss, total
 from odometer_accountant.queries import readings
 from odometer_accountant.scopes import DATASET_SCOPE, split
 from odometer_accountant.stores import Row, Store
+
+
+class HeldEntry(NamedTuple):
+    """The entry of an open hold."""
+
+    row: Row
+    expires: str
+    entry: dict[str, Any]
 
 
 def read(store: Store, stream: str, name: str, number: int, mark: str) -> dict[str, Any]:
@@ -47,7 +55,7 @@ def used_losses(grid: Grid, held: Mapping[str, Any], used: Sequence[int]) -> tup
 
 def documents(store: Store, state: State, now: str) -> Iterator[dict[str, Any]]:
     """The open holds of a stream, oldest first."""
-    for row, expires, entry in _open(store, state, max(state.time, now)):
+    for row, expires, entry in open_entries(store, state, max(state.time, now)):
         grid = state.dataset.grid
         yield {
             "id": hold_id(state.shard, row.sequence, row.hash),
@@ -62,14 +70,23 @@ def documents(store: Store, state: State, now: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def held(store: Store, state: State, scope: str | None, now: str) -> Loss:
-    """What open holds of a scope come to: it counts as spent, and may be given back."""
+def open_entries(store: Store, state: State, now: str) -> Iterator[HeldEntry]:
+    """The entries of the open holds, oldest first. Reads the store once for each."""
+    for number, expires in open_holds(state.holds, now).items():
+        row = row_at(store, state.stream, state.head, number)
+        entry = open_entry(row, number, state.stream)
+        if row is not None:
+            yield HeldEntry(row, expires, entry)
+
+
+def held(state: State, scope: str | None, entries: Iterable[HeldEntry]) -> Loss:
+    """The loss of the open holds `entries` on a scope: it counts as spent, and may be given back."""
     grid = state.dataset.grid
     lost = Loss.zero(grid)
     wanted = {scope or DATASET_SCOPE}
     if scope is not None and split(scope)[0] == "partition":
         wanted.add(DATASET_SCOPE)  # those on all partitions are about this one too
-    for _, _, entry in _open(store, state, now):
+    for _, _, entry in entries:
         if scope in (None, DATASET_SCOPE) or wanted.intersection(
             affected_by(entry).scopes(state.composition)
         ):
@@ -77,13 +94,13 @@ def held(store: Store, state: State, scope: str | None, now: str) -> Loss:
     return lost
 
 
-def unused(store: Store, state: State, now: str) -> State:
-    """The state as it would be if every open hold were settled for nothing: of the counts in view alone.
+def unused(state: State, entries: Iterable[HeldEntry], now: str) -> State:
+    """The state as if the open holds `entries` were settled for nothing, in the counts that are loaded.
 
     Raises LedgerCorrupt where a count has less in it than an open hold put there.
     """
     try:
-        totals = _without_holds(store, state, now)
+        totals = _without_holds(state, entries, now)
     except ValueError as error:
         raise LedgerCorrupt(
             f"the counts of dataset {state.dataset.name} are below what its open holds come to: "
@@ -92,9 +109,9 @@ def unused(store: Store, state: State, now: str) -> State:
     return state.moved(state.head, state.time, totals)
 
 
-def _without_holds(store: Store, state: State, now: str) -> Totals:
+def _without_holds(state: State, entries: Iterable[HeldEntry], now: str) -> Totals:
     totals, grid, composition = state.totals, state.dataset.grid, state.composition
-    for _, expires, entry in _open(store, state, now):
+    for _, expires, entry in entries:
         nothing = [Loss.zero(grid)] * len(entry["losses"])
         taken = refund(grid, entry, nothing, composition)
         mine = {scope: loss for scope, loss in taken.items() if totals.complete or scope in totals.life}
@@ -105,11 +122,3 @@ def _without_holds(store: Store, state: State, now: str) -> Totals:
         else:
             totals = totals.settled(mine, mine, windows, max(state.time, now), expires)
     return totals
-
-
-def _open(store: Store, state: State, now: str) -> Iterator[tuple[Row, str, dict[str, Any]]]:
-    for number, expires in open_holds(state.holds, now).items():
-        row = row_at(store, state.stream, state.head, number)
-        entry = open_entry(row, number, state.stream)
-        if row is not None:
-            yield row, expires, entry

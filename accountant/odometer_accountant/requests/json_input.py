@@ -66,6 +66,24 @@ _WORDS: Final = {
 """Errors of pydantic as a person would say them."""
 
 
+class JsonBody(bytes):
+    """The bytes of a request with the JSON document in them, so that it is parsed once per request.
+
+    The document is shared by all that read the body: copy it before you change it.
+    """
+
+    document: Any
+
+    @classmethod
+    def parse(cls, body: bytes) -> "JsonBody":
+        """Raises MalformedBody and BodyTooLarge as `read_json`."""
+        if isinstance(body, cls):
+            return body
+        parsed = cls(body)
+        parsed.document = read_json(body)
+        return parsed
+
+
 def read_json(body: bytes) -> Any:
     """The document in `body`. Raises MalformedBody for anything but one strict JSON document.
 
@@ -73,6 +91,8 @@ def read_json(body: bytes) -> Any:
     before anything is parsed, too many values. A number that is not the one that was written is kept as a
     `Misread`: see `misread`. Raises BodyTooLarge above BODY_MAX bytes.
     """
+    if isinstance(body, JsonBody):
+        return body.document
     if len(body) > BODY_MAX:
         raise BodyTooLarge(f"the body has more than {BODY_MAX} bytes, which is the most that is read")
     structures = body.count(b"{") + body.count(b"[")

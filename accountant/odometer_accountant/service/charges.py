@@ -119,14 +119,16 @@ class Charges(StateReader):
         """
         error = outcome.error if isinstance(outcome, Refused) else outcome
         if isinstance(error, BudgetExceeded) and isinstance(outcome, Refused) and outcome.state is not None:
-            question = advice.WhatIf(outcome.state, command.affected, outcome.at).within(advice.ADVICE_S)
             prepared = command.prepared.on(outcome.state.dataset.grid)
+            question = advice.WhatIf(outcome.state, command.affected, outcome.at)
+            question = question.within(advice.ADVICE_S, refused=prepared.loss)
             notes = [*prepared.notes, *(() if advise else (advice.POSTPONED,))]
             nothing: dict[str, Any] = dict.fromkeys(advice.PARTS)
+            found = question.shown(prepared.loss, outcome.budgets) if advise else []
             error.fields = {
                 **{name: value for name, value in error.fields.items() if name != "budgets"},
                 "dataset": outcome.state.dataset.name,
-                "refusals": advice.refusals(question, prepared.loss) if advise else [],
+                "refusals": advice.refusals(question, prepared.loss, found) if advise else [],
                 "would_fit": advice.would_fit(question, prepared, notes) if advise else nothing,
                 "notes": notes,
             }
@@ -148,13 +150,15 @@ class Charges(StateReader):
         check_fits_dataset(state, prepared)
         prepared = prepared.on(state.dataset.grid)
         question = advice.WhatIf(state, command.affected, max(state.time, self.clock()))
-        fitting, notes = question.fits(prepared.loss), list(prepared.notes)
+        found, notes = question.refusing(prepared.loss, advice.SCOPES_SHOWN), list(prepared.notes)
+        fitting = not found
+        refused = None if fitting else prepared.loss
         extra = prepared.loss if fitting else None
         return {
             "fits": fitting and not state.closed,
             "left": receipts.left(state, command.affected, question.time, extra),
-            "refusals": advice.refusals(question, prepared.loss),
-            "would_fit": advice.would_fit(question.within(advice.ADVICE_S), prepared, notes),
+            "refusals": advice.refusals(question, prepared.loss, found),
+            "would_fit": advice.would_fit(question.within(advice.ADVICE_S, refused), prepared, notes),
             **({"notes": notes} if notes else {}),
         }
 

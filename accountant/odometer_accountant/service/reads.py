@@ -1,5 +1,6 @@
 """Reads the odometer, the scopes, the history and the entries of a dataset."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from odometer_accountant.budgets.base import LEAST_DELTA
@@ -33,7 +34,8 @@ class Reads(Budgets):
             )
         state, spent = self._scope(name, scope)
         now = max(state.time, self.clock())
-        held = holds.held(self.store, state, scope, now)
+        open_now = list(holds.open_entries(self.store, state, now))
+        held = holds.held(state, scope, open_now)
         note = (
             never_charged(self.store, state, scope)
             if scope and scope != "dataset" and spent.is_zero
@@ -53,14 +55,14 @@ class Reads(Budgets):
             ],
             "totals": readings.loss_document(spent),
             "held": readings.loss_document(held),
-            "budgets": self._with_held(state, now),
+            "budgets": self._with_held(state, open_now, now),
             "left": receipts.left_of(state, scope, now) if scope and scope != "dataset" else [],
         }
 
-    def _with_held(self, state: State, now: str) -> list[dict[str, Any]]:
-        """The budgets, each with how much of what is spent would come back if no open hold were used."""
+    def _with_held(self, state: State, entries: Sequence[holds.HeldEntry], now: str) -> list[dict[str, Any]]:
+        """The budgets, each with how much of its spent amount comes back if no open hold is used."""
         budgets = self._budget_states(state)
-        unused = self._budget_states(holds.unused(self.store, state, now))
+        unused = self._budget_states(holds.unused(state, entries, now))
         for budget, without in zip(budgets, unused, strict=True):
             known = budget["spent"] is not None and without["spent"] is not None
             budget["held"] = max(0.0, budget["spent"] - without["spent"]) if known else None

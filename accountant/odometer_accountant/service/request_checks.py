@@ -168,7 +168,9 @@ def named_budget(body: Body | Mapping[str, Any], name: str, before: Budget) -> B
     A rule that is younger than the budget as it was `before` does not hold for what is left as it was: its
     limit can be changed whatever its workload is.
     """
-    document = read_json(body) if isinstance(body, bytes) else dict(body)
+    document = read_json(body) if isinstance(body, bytes) else body
+    if isinstance(document, Mapping):
+        document = dict(document)
     if isinstance(document, dict) and document.setdefault("name", name) != name:
         raise InvalidRequest(
             "name: a budget keeps its name", errors=[{"field": "name", "message": "differs"}]

@@ -14,7 +14,7 @@ from odometer_accountant.errors import OdometerError, StoreUnavailable, TooManyR
 from odometer_accountant.ledger.commands import Caller, ChargeCommand
 from odometer_accountant.ledger.decisions import Admitted, Replayed
 from odometer_accountant.ledger.prepared import PreparedCharge
-from odometer_accountant.requests.json_input import read_json
+from odometer_accountant.requests.json_input import JsonBody
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.api_keys import Identity, Role
 from odometer_accountant.service.request_checks import idempotency_key, is_slug, unknown_dataset
@@ -166,7 +166,7 @@ class ChargeEndpoint:
     def _prepare(self, name: str, body: bytes, key: str | None, caller: Caller) -> PreparedCharge:
         """A new request, in a thread. First what is wrong with its form, then with its dataset."""
         if len(body) <= BODY_MAX:
-            read_json(body)
+            body = JsonBody.parse(body)
         once = idempotency_key(key)
         self._accountant.known_dataset(name)
         return self._accountant.prepare(name, body, once=(once, caller))

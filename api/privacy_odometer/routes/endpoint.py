@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from odometer_accountant.bounds import BODY_MAX
 from odometer_accountant.errors import InvalidRequest, OdometerError
-from odometer_accountant.requests.json_input import read_json
+from odometer_accountant.requests.json_input import JsonBody
 from odometer_accountant.service.api_keys import Identity, allowed
 from odometer_accountant.service.operations import Again, Call, Operation
 from privacy_odometer.lanes import Lanes
@@ -74,7 +74,7 @@ async def _answer(operation: Operation, request: Request) -> Response:
 
 def _work(operation: Operation, request: Request, body: bytes, who: Identity) -> Response:
     if operation.body is not None and len(body) <= BODY_MAX:
-        read_json(body)
+        body = JsonBody.parse(body)
     document = operation.run(_call(operation, request, body, who))
     if document is None:
         return Response(status_code=operation.status)
