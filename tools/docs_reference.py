@@ -53,7 +53,7 @@ def errors_page() -> str:
             str(kind.status),
             f"`{kind.code}`",
             "yes" if kind.retryable else "no",
-            f"{kind.title}. {one_line(kind.__doc__ or '')}",
+            f"{kind.title}: {one_line(kind.__doc__ or '')}",
             f"`{kind.__name__}`",
         )
         for kind in sorted(registry().values(), key=lambda kind: (kind.status, kind.code))

@@ -43,7 +43,7 @@ DESCRIPTION = (
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service. It opens the store when it starts, and lets go of it when it ends.
+    """The service. It opens the store when it starts, and closes it when it ends.
 
     `app.state` then holds `accountant`, `ring` and `first_key` (the admin key of a first start, or None).
     """
@@ -82,11 +82,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     store = await run_in_threadpool(open_store, settings.store, allow_volatile=settings.allow_volatile_store)
 
     def end(fault: BaseException) -> None:
-        log.critical("ending: the writer died of %r", fault)
+        log.critical("shutting down: the ledger writer failed with %r", fault)
         app.state.writer_died = True
         os.kill(os.getpid(), signal.SIGTERM)
 
-    # In the process that answers, and before it does: `odometer serve` has set which file it is.
+    # The process that answers opens the witness, before its first answer. `odometer serve` chose the file.
     witness = open_witness(settings.witness, settings.store)
     accountant = Accountant(store, on_death=end)
     keeper = None
@@ -124,7 +124,7 @@ async def _healthz() -> dict[str, str]:
 
 
 async def _readyz(request: Request) -> Response:
-    """A charge could be recorded now: the keys can be read, the writer answers, and a write is durable."""
+    """Whether a charge could be recorded now: the keys can be read and a write is durable."""
     error = await request.app.state.readiness.why_not()
     if error is None:
         return JSONResponse({"status": "ready"})
@@ -133,15 +133,15 @@ async def _readyz(request: Request) -> Response:
 
 
 async def _metrics(request: Request) -> Response:
-    """Numbers for Prometheus: from memory alone, so that they are there when the ledger is not."""
+    """Numbers for Prometheus. They come from memory, so that they are there when the ledger is not."""
     return Response(page(request.app.state.metrics), media_type=CONTENT_TYPE)
 
 
 def _problem(code: str) -> Response:
-    """What a problem type means."""
+    """The meaning of a problem type."""
     kind = registry().get(code)
     if kind is None:
-        return problems.problem_response(registry()["not-found"](f"there is no problem type {code[:80]!r}"))
+        return problems.problem_response(registry()["not-found"](f"unknown problem type {code[:80]!r}"))
     meaning: dict[str, Any] = {
         "type": f"/problems/{kind.code}",
         "title": kind.title,

@@ -1,4 +1,4 @@
-"""Whose key it is, before anything else of a request is looked at."""
+"""Checks the API key of a request, before its body is read."""
 
 import asyncio
 
@@ -7,9 +7,9 @@ from privacy_odometer.threads import in_thread
 
 
 class Doorkeeper:
-    """Recognises keys for one event loop: one that is known from memory, without a thread.
+    """Checks API keys for one event loop. A key in memory needs no thread.
 
-    However many unknown tokens come, one look at the store is under way.
+    However many unknown tokens come, at most one read of the store is under way.
     """
 
     def __init__(self, ring: KeyRing, limit_s: float) -> None:
@@ -18,16 +18,16 @@ class Doorkeeper:
         self._looking: asyncio.Task[None] | None = None
 
     async def admit(self, token: str | None, role: Role) -> Identity:
-        """Whose token it is. Raises Unauthenticated, Forbidden, StoreUnavailable."""
+        """The identity behind a token. Raises Unauthenticated, Forbidden, StoreUnavailable."""
         if token is not None and not self._ring.settled(token):
             await self._look(token)
         return allowed(self._ring.cached(token), role)
 
     async def _look(self, token: str) -> None:
-        """Read the keys that others have changed.
+        """Read the keys that other processes have changed.
 
-        A look that began before this request may have missed a key that was made, or revoked, since: so the
-        one after it is awaited, which all share.
+        A read that began before this request may have missed a key that was made or revoked since. So the
+        request waits for the next read, which all waiting requests share.
         """
         before = self._looking
         if before is not None and not before.done():

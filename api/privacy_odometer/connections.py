@@ -1,8 +1,8 @@
-"""Connections have bounds: on how many there are, on how long one may wait, and on what it may send ahead.
+"""Bounds on connections: how many there are, how long each may wait, and how much it may send ahead.
 
-uvicorn ends a connection that is idle between two requests, and no other. Here one whose request, body or
-reading of the answer does not get on is ended too; and where there are as many as can be, whoever is doing
-nothing makes room for whoever comes.
+uvicorn closes connections that are idle between two requests, and no others. This protocol also closes those
+whose head, body or answer does not make progress. When the most connections are open, the one that has done
+nothing for longest is closed for a new one.
 """
 
 import asyncio
@@ -19,27 +19,27 @@ from privacy_odometer.problems import MEDIA_TYPE, problem_bytes
 log = logging.getLogger("odometer.api")
 
 HEAD_S: Final = 10.0
-"""From the connection, or from the first byte of a further request, to the end of the request's head."""
+"""Seconds from the connection, or from the first byte of a further request, to the end of the head."""
 BODY_S: Final = 30.0
-"""From there to the end of its body."""
+"""Seconds from the end of the head to the end of the body."""
 ANSWER_S: Final = 60.0
-"""From an answer to when its last byte was taken."""
+"""Seconds from an answer until the client has read it all."""
 LOOK_S: Final = 1.0
-"""How often connections are looked at."""
+"""Seconds between two looks at all connections."""
 HEAD_BYTES: Final = 64 * 1024
-"""Of a request's head, about: all of it is kept until its end is there."""
+"""About the largest head of a request. It is kept in memory until its end arrives."""
 REST_BYTES: Final = 16 * 1024 * 1024
-"""Of a body that was answered before it was read: it is thrown away, up to so much."""
+"""Bytes that are read and discarded of a body that was answered before it was read."""
 
 _LAST: Final = b"connection: close\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n"
-"""Headers of an answer after which nothing more is said."""
+"""Headers of the last answer on a connection."""
 _EMPTY: Final = _LAST + b"content-length: 0\r\n\r\n"
 _TOO_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\n" + _EMPTY
 _TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _EMPTY
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _EMPTY
 _LIMITS: Final = {"head": HEAD_S, "body": BODY_S, "answer": ANSWER_S}
 _MAKES_ROOM: Final = ("head", "idle", "body", "answer")
-"""Who gives way first to a new connection; who is worked for never does."""
+"""Which connections are closed first for a new one. One whose request is being worked on never is."""
 
 
 class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -74,8 +74,8 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
                 self.transport.close()
 
     def send_400_response(self, _msg: str) -> None:
-        """What is no HTTP is answered as every other error is."""
-        body = problem_bytes(MalformedBody("this is not a request that HTTP/1.1 knows"))
+        """Answer with a problem body, as for every other error."""
+        body = problem_bytes(MalformedBody("not a valid HTTP/1.1 request"))
         kind = f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + _LAST + kind + body)
         self.transport.close()
@@ -92,10 +92,10 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         return "body" if cycle.more_body else "work"
 
     def look(self, now: float) -> None:
-        """End the connection when it has been waiting for its client for too long."""
+        """Close the connection when it has waited for its client for too long."""
         if self.transport.is_closing():
             if now - self._since > HEAD_S:
-                self.transport.abort()  # what was to be written last is not taken
+                self.transport.abort()  # the client does not read the last answer
             return
         doing = (self.doing(), self.cycle)
         if doing != self._doing:
@@ -117,7 +117,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self.transport.close()
 
     def _makes_room(self) -> bool:
-        """Whether another connection was ended for this one: of those that do least, the oldest at it."""
+        """Close another connection for this one: the longest idle. False when all are being worked on."""
         others = [one for one in self.connections if one is not self and not one.transport.is_closing()]
         for wanted in _MAKES_ROOM:
             found = [one for one in others if one.doing() == wanted]
@@ -130,13 +130,13 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
 
 def bounded(most: int) -> type[Connection]:
-    """The protocol of a server with at most so many connections."""
+    """The protocol of a server with at most `most` connections."""
     return type("Connection", (Connection,), {"most": most})
 
 
 @contextlib.asynccontextmanager
 async def watched(connections: set[Any]) -> Any:
-    """In the block, connections that wait for their clients for too long are ended."""
+    """While in the block, close connections that wait for their clients for too long."""
 
     async def watch() -> None:
         while True:
@@ -146,7 +146,7 @@ async def watched(connections: set[Any]) -> Any:
                 try:
                     one.look(now)
                 except Exception:
-                    log.exception("a connection could not be looked at")
+                    log.exception("could not check a connection")
 
     task = asyncio.create_task(watch())
     try:

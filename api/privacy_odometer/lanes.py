@@ -1,9 +1,9 @@
-"""Lanes: work in threads, in turns that are fair to each principal.
+"""Lanes: pools of worker threads that are shared fairly between principals.
 
-Every request but a charge that is known already is worked on in a thread of a lane. One principal has at most
-half of a lane's threads, and whoever has had least of them is next: much work of one keeps no other's waiting
-for longer than the work that is under way. So many requests of one principal may wait; of more it is said at
-once that they are too many, and to nobody else.
+Every request runs in a thread of a lane, except charges that were prepared before. One principal has at
+most half of a lane's threads, and the principal that has used least of them is next. So one principal's work
+delays another's by at most the work under way. `WAITING_MAX` requests of one principal may wait; further ones
+of that principal are refused at once with 429.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ T = TypeVar("T")
 WAITING_MAX: Final = 64
 """Requests of one principal that may wait for one lane."""
 _REMEMBERED: Final = 1024
-"""Principals of whom a busy lane remembers how much they had: those who had most."""
+"""Principals whose use a busy lane remembers: those that used most."""
 
 
 class Lane:
-    """At most so many threads for one sort of work. For one event loop, and from its thread alone."""
+    """A bounded number of threads for one sort of work. Used by one event loop, from its thread alone."""
 
     def __init__(self, threads: int, waiting_max: int = WAITING_MAX) -> None:
         self._free = threads
@@ -35,18 +35,18 @@ class Lane:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._running: dict[str, int] = {}
         self._had: dict[str, float] = {}
-        """Seconds of this lane's threads that each principal had, never less than who was served last had."""
+        """Seconds of thread time per principal, never less than the last one served had."""
         self._now = 0.0
-        """What whoever was served last had before that."""
+        """The seconds that the principal served last had before."""
         self._began: dict[int, float] = {}
-        """When the work that is under way began."""
+        """When each running piece of work began."""
 
     async def run(self, who: str, limit_s: float, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work` returns, in a thread, when it is the turn of `who`.
+        """Run `work` in a thread when it is the turn of `who`, and return its result.
 
-        Raises TooManyRequests, and then nothing was done, when too many of theirs wait or the wait is above
-        `limit_s`; StoreUnavailable when the work takes above `limit_s`. A thread that hangs on the store is
-        not given up: it keeps its place, so that a store that answers nobody holds a bounded number of them.
+        Raises TooManyRequests (nothing was done) when too many requests of `who` wait or the wait exceeds
+        `limit_s`; StoreUnavailable when the work itself exceeds `limit_s`. A thread that hangs on the store
+        keeps its place, so that a store that does not answer holds a bounded number of threads.
         """
         await self._turn(who, limit_s)
         began = time.monotonic()
@@ -63,11 +63,11 @@ class Lane:
             return task.result()
         task.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody listens any more
         raise StoreUnavailable(
-            f"the ledger has not answered for {limit_s:g} s: whether this took effect is not known; ask again"
+            f"no answer from the ledger for {limit_s:g} s: this may or may not have taken effect; retry"
         )
 
     async def _turn(self, who: str, limit_s: float) -> None:
-        """Wait for a thread. Returns when there is one, which is then taken."""
+        """Wait for a thread, and take it."""
         mine = self._waiting.get(who)
         if self._free and not mine and self._running.get(who, 0) < self._each:
             self._take(who)
@@ -76,15 +76,15 @@ class Lane:
             mine = self._waiting[who] = deque()
         if len(mine) >= self._waiting_max:
             raise TooManyRequests(
-                f"{len(mine)} requests of your key's principal wait already: nothing was done for this one; "
-                "ask fewer at a time"
+                f"{len(mine)} requests of this key's principal are waiting: nothing was done for this one; "
+                "send fewer at a time"
             )
         turn = asyncio.get_running_loop().create_future()
         mine.append(turn)
         try:
             await asyncio.wait({turn}, timeout=limit_s)
         except asyncio.CancelledError:
-            if turn.done():  # it came at the same moment, and nobody takes it
+            if turn.done():  # it came at the same moment: give it back
                 self._leave(who, 0.0)
             raise
         finally:
@@ -94,14 +94,12 @@ class Lane:
             raise self._too_late(limit_s)
 
     def _too_late(self, limit_s: float) -> Exception:
-        """Why a turn did not come: the store hangs, or too much of one principal's waits."""
+        """The reason that no turn came: the store hangs, or too many requests of one principal wait."""
         oldest = min(self._began.values(), default=time.monotonic())
         if time.monotonic() - oldest >= limit_s:
-            return StoreUnavailable(
-                f"the ledger has not answered for {limit_s:g} s: nothing was done; ask again"
-            )
+            return StoreUnavailable(f"no answer from the ledger for {limit_s:g} s: nothing was done; retry")
         return TooManyRequests(
-            f"no turn for this request within {limit_s:g} s: nothing was done; ask again, and fewer at a time"
+            f"no free thread within {limit_s:g} s: nothing was done; retry, and send fewer at a time"
         )
 
     def _forget(self, who: str, turn: "asyncio.Future[None]") -> None:
@@ -126,14 +124,14 @@ class Lane:
         while self._free and self._next():
             pass
         if not self._running and not self._waiting:
-            self._had.clear()  # nobody has to wait for anybody
+            self._had.clear()  # nobody waits: the shares start anew
             self._now = 0.0
         elif len(self._had) > _REMEMBERED:
             most = sorted(self._had, key=self._had.__getitem__)[-_REMEMBERED // 2 :]
             self._had = {one: self._had[one] for one in {*most, *self._running}}
 
     def _next(self) -> bool:
-        """Give a thread to whoever has had least; False when nobody may have one."""
+        """Give a free thread to the principal that used least; False when none may have one."""
         able = [who for who in self._waiting if self._running.get(who, 0) < self._each]
         if not able:
             return False
@@ -152,13 +150,13 @@ class Lanes:
     """The lanes of one service."""
 
     quick: Lane = field(default_factory=lambda: Lane(4))
-    """New charges, checks, conversions and advice, where each is quick."""
+    """New charges, checks, conversions and advice that are quick to compute."""
     long: Lane = field(default_factory=lambda: Lane(1))
-    """Those that ask for much computing, or send much to be read."""
+    """Those that need much computing, or have a large body."""
     surveying: Lane = field(default_factory=lambda: Lane(2))
     """Reads that evaluate much of a dataset: a page of scopes, a history."""
     reading: Lane = field(default_factory=lambda: Lane(8))
-    """Everything else, which mostly waits for the store."""
+    """All other requests, which mostly wait for the store."""
 
     def __iter__(self) -> Iterator[Lane]:
         return (getattr(self, one.name) for one in fields(self))

@@ -1,6 +1,6 @@
-"""GET /metrics: what this process has counted, in Prometheus' text form.
+"""GET /metrics: the counts of this process, in Prometheus' text format.
 
-The hot path adds to plain integers; what Prometheus needs is made of them when it asks.
+The charge route adds to plain integers. They become metrics only when Prometheus asks.
 """
 
 from bisect import bisect_left
@@ -23,14 +23,14 @@ LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 
 
 def outcome_of(error: OdometerError) -> str:
-    """Which of `OUTCOMES` an answer with this error counts as."""
+    """The one of `OUTCOMES` that this error counts as."""
     if isinstance(error, BudgetExceeded):
         return "refused"
     return "unsure" if isinstance(error, Unsure | InternalError) else "invalid"
 
 
 class ChargeCounts:
-    """How charges were answered, and after how long; and every refusal. Written by the event loop alone."""
+    """Charges by outcome and latency, and refusals by reason. Written by the event loop alone."""
 
     def __init__(self) -> None:
         self.refusals: dict[tuple[str, str], int] = {}
@@ -39,19 +39,19 @@ class ChargeCounts:
         self.seconds = dict.fromkeys(OUTCOMES, 0.0)
 
     def add(self, outcome: str, seconds: float) -> None:
-        """One charge was answered, `seconds` after its request began to be read."""
+        """Count a charge that was answered `seconds` after the start of its request."""
         self.by_latency[outcome][bisect_left(LATENCIES_S, seconds)] += 1
         self.seconds[outcome] += seconds
 
     def refuse(self, request: str, error: OdometerError) -> None:
-        """A request of that kind was refused, which is no fault of the service."""
+        """Count a refused request. Faults of the service (5xx) are not refusals."""
         if error.status < 500:
             kind = (request, error.code)
             self.refusals[kind] = self.refusals.get(kind, 0) + 1
 
 
 def registry_of(writer: LedgerWriter, charges: ChargeCounts) -> CollectorRegistry:
-    """A registry of this service alone, with the process' own memory, processor time and open files."""
+    """A registry of this service, with the process' memory, processor time and open files."""
     registry = CollectorRegistry()
     registry.register(_Service(writer, charges))
     ProcessCollector(registry=registry)
@@ -75,7 +75,7 @@ class _Service(Collector):
         counts = self._writer.counts
         yield CounterMetricFamily(
             "odometer_ledger_frozen",
-            "Times a ledger was frozen because its history changed or contradicts itself",
+            "Times a ledger was frozen because its history was rolled back or contradicts itself",
             value=counts.freezes,
         )
         yield GaugeMetricFamily(
@@ -95,7 +95,7 @@ class _Service(Collector):
         yield answered
         yield latency
         refused = CounterMetricFamily(
-            "odometer_refusals", "Requests that were refused, by why", labels=["request", "reason"]
+            "odometer_refusals", "Requests refused, by reason", labels=["request", "reason"]
         )
         for (request, reason), number in list(self._charges.refusals.items()):
             refused.add_metric([request, reason], number)
@@ -104,14 +104,14 @@ class _Service(Collector):
     def _of_the_writer(self) -> Iterator[Metric]:
         writer, counts = self._writer, self._writer.counts
         yield GaugeMetricFamily(
-            "odometer_teller_alive", "1 while the thread that writes the ledger lives", value=writer.alive
+            "odometer_teller_alive", "1 while the thread that writes the ledger runs", value=writer.alive
         )
         yield GaugeMetricFamily(
-            "odometer_teller_waiting", "Commands that are queued for the ledger", value=writer.waiting
+            "odometer_teller_waiting", "Commands in the ledger's queue", value=writer.waiting
         )
         yield GaugeMetricFamily(
             "odometer_teller_stuck_seconds",
-            "How long the batch in flight has taken so far, 0 when there is none",
+            "Seconds that the append in flight has taken so far, 0 when there is none",
             value=writer.stuck_s,
         )
         sizes = HistogramMetricFamily("odometer_teller_batch_size", "Commands that shared one append")
@@ -119,12 +119,12 @@ class _Service(Collector):
         yield sizes
         yield CounterMetricFamily(
             "odometer_teller_stale_heads",
-            "Times another process was faster and a decision was made again",
+            "Appends that lost a race against another process, and were decided again",
             value=counts.stale_heads,
         )
         yield CounterMetricFamily(
             "odometer_teller_appends_failed",
-            "Appends of which the store did not say that they are durable",
+            "Appends that the store did not confirm as durable",
             value=counts.appends_failed,
         )
 

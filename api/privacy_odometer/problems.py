@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem bodies, whatever raised them."""
+"""Turns every error, whatever raised it, into an RFC 9457 problem body."""
 
 import json
 import logging
@@ -24,14 +24,14 @@ log = logging.getLogger("odometer.api")
 
 MEDIA_TYPE = "application/problem+json"
 NEVER_KEPT: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-"""On every answer that does not say otherwise: it is nobody's to keep, or to take for another type."""
+"""Headers of every answer, unless it sets its own: no cache keeps it, no browser guesses another type."""
 
 
 _NEVER_KEPT = [(name.encode(), text.encode()) for name, text in NEVER_KEPT.items()]
 
 
 class NeverKept:
-    """Puts the headers of `NEVER_KEPT` on every answer of an app, where the answer has not chosen its own."""
+    """Adds the headers of `NEVER_KEPT` to every answer of an app that does not set its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -68,14 +68,12 @@ def problem_response(error: OdometerError) -> Response:
 
 
 def internal_error() -> InternalError:
-    """What a caller is told of a fault; the log has the rest."""
-    return InternalError(
-        "the service made a mistake; it is in its log. A charge may be asked again with its key"
-    )
+    """The error for a fault of the service. The log has the cause."""
+    return InternalError("unexpected fault; the cause is in the log. Retry a charge with the same key")
 
 
 def _methods(app: FastAPI, request: Request) -> list[str]:
-    """All methods of a path: several routes may share it, and each knows its own alone."""
+    """All methods of a path. Several routes may share it, and each knows only its own."""
     fitting = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in fitting for method in getattr(route, "methods", None) or ()})
 
@@ -83,7 +81,7 @@ def _methods(app: FastAPI, request: Request) -> list[str]:
 def install(app: FastAPI) -> None:
     """Answer every error of `app` with a problem.
 
-    The handlers are coroutines: others would need a worker thread, and an error may be that there is none.
+    The handlers are coroutines. Plain functions would need a worker thread, which may be missing.
     """
 
     async def ours(_: Request, error: Exception) -> Response:
@@ -94,10 +92,10 @@ def install(app: FastAPI) -> None:
     async def http(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if status == 404:
-            return problem_response(NotFound(f"there is nothing at {request.url.path[:200]}"))
+            return problem_response(NotFound(f"no such path: {request.url.path[:200]!r}"))
         if status == 405:
             response = problem_response(
-                MethodNotAllowed(f"{request.method} is not for {request.url.path[:200]}")
+                MethodNotAllowed(f"method {request.method} is not allowed on {request.url.path[:200]!r}")
             )
             response.headers["Allow"] = ", ".join(_methods(app, request))
             return response
@@ -106,7 +104,7 @@ def install(app: FastAPI) -> None:
     async def invalid(_: Request, error: Exception) -> Response:
         found = error.errors() if isinstance(error, RequestValidationError) else []
         errors = [{"field": ".".join(map(str, item["loc"][1:])), "message": item["msg"]} for item in found]
-        return problem_response(InvalidRequest("a parameter is not valid", errors=errors))
+        return problem_response(InvalidRequest("invalid parameter: see errors", errors=errors))
 
     async def fault(_: Request, error: Exception) -> Response:
         log.error("unexpected fault", exc_info=error)

@@ -1,4 +1,4 @@
-"""What came in: the body, read to its bound, and whose key came with it."""
+"""Reads a raw request: the body up to its bound, headers, the API key, the dashboard's cookie."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,15 +9,15 @@ from odometer_accountant.bounds import BODY_MAX
 from odometer_accountant.errors import MalformedBody
 
 COOKIE: Final = "odometer_session"
-"""Name of the dashboard's cookie over plain HTTP; the API honours it for GET only."""
+"""Name of the dashboard's cookie over plain HTTP. The API accepts it for GET only."""
 SECURE_COOKIE: Final = f"__Host-{COOKIE}"
-"""Its name over https: no other host, and nothing that came over plain HTTP, can set one of that name."""
+"""Its name over https. No other host, and nothing over plain HTTP, can set a cookie of this name."""
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The request's body; of one above BODY_MAX, the first BODY_MAX + 1 bytes or a little more.
+    """The request's body. Of a body above BODY_MAX bytes, a little more than BODY_MAX: enough to see it.
 
-    Raises MalformedBody when the client went away in the middle.
+    Raises MalformedBody when the client disconnects before its end.
     """
     message = await receive()
     if not message.get("more_body") and message["type"] == "http.request":
@@ -26,7 +26,7 @@ async def read_body(receive: Receive) -> bytes:
     size = 0
     while True:
         if message["type"] != "http.request":
-            raise MalformedBody("the request ended before its body did")
+            raise MalformedBody("the connection ended before the body did; send the whole body")
         part = message.get("body", b"")
         parts.append(part)
         size += len(part)
@@ -38,8 +38,8 @@ async def read_body(receive: Receive) -> bytes:
 def header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
     """The header of that (lower-case) name, as latin-1 text.
 
-    One that came twice is one with a comma (RFC 9110 section 5.3), which no key or token has: of two
-    idempotency keys nobody knows which one a retry will carry.
+    A header that came twice is joined with a comma (RFC 9110 section 5.3). No key or token has a comma, so
+    two idempotency keys are refused: a retry could carry either one.
     """
     found = [value for key, value in headers if key == name]
     return b", ".join(found).decode("latin-1") if found else None
@@ -53,10 +53,10 @@ def bearer(authorization: str | None) -> str | None:
 
 
 def ticket(headers: Sequence[tuple[bytes, bytes]], *, https: bool) -> str | None:
-    """What the dashboard keeps in a browser (`odometer_accountant.service.sign_ins`), from its cookie.
+    """The sign-in ticket in the dashboard's cookie (`odometer_accountant.service.sign_ins`).
 
-    https: whether the browser is known to have come that way; the cookie that any page on this host can set
-    is then no cookie of ours.
+    https: whether the browser came over https. Then only the secure cookie counts: any page on this host can
+    set the other one.
     """
     found: dict[str, str] = {}
     for key, value in headers:
@@ -68,5 +68,5 @@ def ticket(headers: Sequence[tuple[bytes, bytes]], *, https: bool) -> str | None
 
 
 def from_another_page(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether a browser says that a page which is not ours sent this, such as one on another port."""
+    """Whether the browser says that a page of another origin sent this, such as one on another port."""
     return (header(headers, b"sec-fetch-site") or "none") not in {"same-origin", "none"}

@@ -1,4 +1,4 @@
-"""Whether a charge could be recorded now: tried, and not only asked."""
+"""Tests whether a charge could be recorded now, by writing to the store."""
 
 import asyncio
 import time
@@ -11,13 +11,13 @@ from odometer_accountant.stores import Note
 from privacy_odometer.threads import in_thread
 
 KEPT_S: Final = 1.0
-"""So long a write that went through need not be tried again: nobody makes the store write by asking often."""
+"""Seconds for which a successful write counts, so that frequent checks do not load the store."""
 PROBE: Final = "~ready"
-"""The note that is written; no principal has such a name."""
+"""The name of the note that is written. No principal can have it."""
 
 
 class Readiness:
-    """Reads the keys, and writes a note, as durably as a charge is written. For one event loop."""
+    """Reads the keys and writes a note, as durably as a charge. For one event loop."""
 
     def __init__(self, accountant: Accountant, ring: KeyRing, slow_after_s: float) -> None:
         self._accountant = accountant
@@ -27,12 +27,12 @@ class Readiness:
         self._trying: asyncio.Task[OdometerError | None] | None = None
 
     async def why_not(self) -> OdometerError | None:
-        """What a charge would be told now; None when one could be recorded."""
+        """The error that a charge would get now; None when it could be recorded."""
         writer = self._accountant.writer
         if not writer.alive:
-            return StoreUnavailable("the ledger thread is gone: the service is ending")
+            return StoreUnavailable("the ledger writer has stopped: the service is shutting down")
         if writer.stuck_s > self._slow_after_s:
-            return StoreUnavailable(f"the ledger has not answered for {writer.stuck_s:.0f} s")
+            return StoreUnavailable(f"no answer from the ledger for {writer.stuck_s:.0f} s")
         if self._trying is None or self._trying.done():
             self._trying = asyncio.ensure_future(self._try())
         return await asyncio.shield(self._trying)
@@ -49,5 +49,5 @@ class Readiness:
         return None
 
     def _write(self) -> None:
-        # The store gets the space of the longer text back only at the next checkpoint: a full disk is found.
+        # Each write needs space until the store's next checkpoint, so a full disk is found.
         self._accountant.store.put_note(PROBE, Note("", f"{time.time():.6f}"))

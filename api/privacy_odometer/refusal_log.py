@@ -1,7 +1,7 @@
-"""What the operational log says of answers that are no success: why, once, and not a line for each.
+"""Logs refusals and unsure answers.
 
-A refusal is no entry of a ledger: the log is where it can be found. Of the answers that leave open whether
-something took effect, each kind is said once a minute, with its cause: while a disk is full there are many.
+A refusal is not an entry of a ledger, so the log is the only place that has it. Unsure answers (the ledger's
+state is not certain) are logged once a minute per kind, with their cause: a full disk makes many.
 """
 
 import logging
@@ -16,18 +16,18 @@ log = logging.getLogger("odometer.api")
 EVERY_S: Final = 60.0
 _KINDS_MAX: Final = 100
 _VARIES: Final = re.compile(r"'[^']*'|\S*\d\S*")
-"""What differs from one request to the next: names in quotes, and words with digits."""
+"""The parts of a detail that differ between requests: quoted names, and words with digits."""
 
 
 class Causes:
-    """Which kinds of unsure answers were said lately."""
+    """The kinds of unsure answers that were logged lately."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
-        """By kind: when it was said last, and how many came since."""
+        """Per kind: when it was last logged (monotonic seconds), and how many came since."""
 
     def tell(self, error: OdometerError) -> None:
-        """Log an unsure answer, unless one of its kind was logged within the last minute. No other."""
+        """Log an unsure answer, unless its kind was logged within the last minute. Ignores other errors."""
         if not isinstance(error, Unsure | InternalError):
             return
         kind = (error.code, _VARIES.sub("…", error.detail)[:120])
@@ -39,7 +39,7 @@ class Causes:
             self._said[kind] = before, since + 1
             return
         self._said[kind] = now, 0
-        more = f" ({since} more since this was last said)" if since else ""
+        more = f" ({since} more since this was last logged)" if since else ""
         cause = error.__cause__
         why = (
             f"; cause: {type(cause).__name__}: {cause}"
@@ -50,5 +50,5 @@ class Causes:
 
 
 def refused(request: str, principal: str, dataset: str, error: OdometerError) -> None:
-    """Log a refusal: of what kind of request, whose, of which dataset, and why."""
+    """Log a refusal: the principal, the kind of request, the dataset, and the reason."""
     log.info("refused %s a %s of %s: %s: %s", principal, request, dataset, error.code, error.detail)

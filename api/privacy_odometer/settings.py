@@ -1,4 +1,4 @@
-"""Every setting of the service, once. Each is an environment variable with the prefix ODOMETER_."""
+"""The settings of the service. Each is an environment variable with the prefix ODOMETER_."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict

@@ -1,4 +1,4 @@
-"""Waiting on the event loop for what threads do: always with a bound."""
+"""Waits on the event loop for work in threads, always with a time limit."""
 
 import asyncio
 import logging
@@ -18,17 +18,16 @@ T = TypeVar("T")
 
 
 async def in_thread(limit_s: float, work: Callable[..., T], *arguments: Any) -> T:
-    """What `work` returns, from a worker thread. Raises StoreUnavailable when it takes above `limit_s`.
+    """Run `work` in a worker thread and return its result. Raises StoreUnavailable above `limit_s` seconds.
 
-    For what the service itself asks; a request's own work is done in a lane.
-
-    Work whose caller was told so before it began is not begun.
+    For the service's own work; the work of a request runs in a lane. Work whose caller gave up before it
+    began is not begun.
     """
     late = False
 
     def begin() -> T:
         if late:
-            raise StoreUnavailable("nobody waits for this any more")
+            raise StoreUnavailable("the caller has given up; nothing was done")
         return work(*arguments)
 
     task = asyncio.ensure_future(to_thread.run_sync(begin))
@@ -38,12 +37,12 @@ async def in_thread(limit_s: float, work: Callable[..., T], *arguments: Any) -> 
     late = True
     task.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody listens any more
     raise StoreUnavailable(
-        f"the ledger has not answered for {limit_s:g} s: whether this took effect is not known; ask again"
+        f"no answer from the ledger for {limit_s:g} s: this may or may not have taken effect; retry"
     )
 
 
 class LoopSink:
-    """Awaits outcomes on one event loop: the writer wakes it up once per batch."""
+    """Awaits the writer's outcomes on one event loop. The writer wakes it once per batch."""
 
     def __init__(self, writer: LedgerWriter, slow_after_s: float) -> None:
         self._writer = writer
@@ -66,8 +65,8 @@ class LoopSink:
         """Called by the writer, once per batch."""
         try:
             self._loop.call_soon_threadsafe(_resolve, answers)
-        except RuntimeError:  # the loop is closed: the service is ending, and nobody waits any more
-            log.warning("answers came after the loop had ended", extra={"count": len(answers)})
+        except RuntimeError:  # the loop is closed: the service is shutting down
+            log.warning("answers came after the event loop had closed", extra={"count": len(answers)})
 
     def close(self) -> None:
         """Stop watching."""
@@ -79,8 +78,8 @@ class LoopSink:
             stuck = self._writer.stuck_s
             if stuck > self.slow_after_s:
                 slow = StoreUnavailable(
-                    f"the ledger has not answered for {stuck:.0f} s: whether this was charged is not known; "
-                    "ask again with the same key"
+                    f"no answer from the ledger for {stuck:.0f} s: this may or may not have been charged; "
+                    "retry with the same idempotency key"
                 )
                 for future in list(self._pending):
                     if not future.done():

@@ -1,4 +1,4 @@
-"""Where the witness of a ledger is kept, and what a service does with what it says."""
+"""Opens the witness of a ledger, and compares the ledger with it at the start of a service."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ _SQLITE: Final = "sqlite:///"
 
 
 def default_witness() -> str:
-    """Where programs keep their state (XDG_STATE_HOME); `none` where they cannot."""
+    """The default path, below XDG_STATE_HOME; `none` without a home directory."""
     home = os.environ.get("XDG_STATE_HOME", "")
     if not home:
         with suppress(RuntimeError):
@@ -31,7 +31,7 @@ def default_witness() -> str:
 
 
 def ledger_name(url: str) -> str:
-    """A store's URL for the witness: a file by its whole path; of a server no login, and no time-outs."""
+    """The name of a store in the witness: its URL with a file's whole path, without login and time-outs."""
     if url.startswith(_SQLITE):
         return f"{_SQLITE}{Path(url.removeprefix(_SQLITE)).resolve()}"
     scheme, _, rest = url.partition("://")
@@ -41,21 +41,21 @@ def ledger_name(url: str) -> str:
 
 
 def open_witness(setting: str, url: str) -> FileWitness | None:
-    """The witness of the store at `url`; None where none is set, and with a warning where none can be."""
+    """The witness of the store at `url`; None if none is set, or (with a warning) if none can be kept."""
     if url.startswith("memory:") or not setting:
         return None
     path = Path(setting)
     if setting == NONE:
-        log.warning("no witness is kept: an older copy of the ledger would not be known for one")
+        log.warning("no witness is kept: an older copy of the ledger would not be recognised")
         return None
     if url.startswith(_SQLITE) and path.parent.resolve() == Path(url.removeprefix(_SQLITE)).resolve().parent:
-        log.warning("the witness %s is beside the ledger: what takes one back takes both", path)
+        log.warning("the witness %s is beside the ledger: restoring one would restore both", path)
     try:
         return FileWitness(path, ledger_name(url))
     except OSError as error:
         log.warning(
-            "NO WITNESS IS KEPT: %s cannot be written (%s). An older copy of the ledger would not be known "
-            "for one. Name a file that can be: --witness or ODOMETER_WITNESS",
+            "NO WITNESS IS KEPT: %s cannot be written (%s). An older copy of the ledger would not be "
+            "recognised. Name a writable file with --witness or ODOMETER_WITNESS",
             path,
             error.strerror or error,
         )
@@ -63,7 +63,7 @@ def open_witness(setting: str, url: str) -> FileWitness | None:
 
 
 def begin(store: Store, witness: FileWitness | None) -> None:
-    """Before a service starts: what an earlier version wrote is counted again, what is lost is refused.
+    """Check a store before a service starts: recount what an earlier version wrote, refuse lost entries.
 
     Raises LedgerRolledBack, StoreUnavailable.
     """
@@ -73,12 +73,12 @@ def begin(store: Store, witness: FileWitness | None) -> None:
 
 
 def is_gone(url: str) -> bool:
-    """Whether a store is a file that is not there."""
+    """Whether a store is a file that does not exist."""
     return url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists()
 
 
 def refuse_to_make(setting: str, url: str) -> None:
-    """Before a store is opened, which makes its file: where one is gone that the witness knows, none is made.
+    """Refuse to create the file of a store that the witness knows. Call it before the store is opened.
 
     Raises LedgerRolledBack.
     """
@@ -86,14 +86,14 @@ def refuse_to_make(setting: str, url: str) -> None:
         return
     try:
         witness = FileWitness(Path(setting), ledger_name(url))
-    except OSError:  # said by `open_witness`
+    except OSError:  # `open_witness` logs it
         return
     nothing = MemoryStore()
     refuse_to_start(witness.compare(nothing), nothing, _named(witness))
 
 
 def _named(witness: FileWitness) -> str:
-    """The options of a command that say which store, and which witness where it is not the usual one."""
+    """The options of a command that name the store, and the witness if it is not the default."""
     named = f"--store {quote(witness.ledger)}"
     return (
         named if str(witness.path) == default_witness() else f"{named} --witness {quote(str(witness.path))}"
@@ -101,7 +101,7 @@ def _named(witness: FileWitness) -> str:
 
 
 def keep(store: Store, witness: FileWitness | None, writer: LedgerWriter) -> Keeper | None:
-    """Freeze what is behind its witness, and tell the witness from now on."""
+    """Freeze the streams that are behind the witness, and keep the witness from now on."""
     if witness is None:
         return None
     behind = witness.compare(store)
@@ -111,11 +111,11 @@ def keep(store: Store, witness: FileWitness | None, writer: LedgerWriter) -> Kee
         writer.testify(stream, one.seen)
     known = witness.read()
     if not known and store.streams("", 1):
-        log.warning("%s knows nothing of this ledger yet: it is taken as it is", witness.path)
+        log.warning("%s has no record of this ledger yet: its present state is trusted", witness.path)
     elif not known:
-        log.info("%s remembers how far this ledger is, from now on", witness.path)
+        log.info("%s records the state of this ledger from now on", witness.path)
     try:
         witness.append(dict(ends(store, known, behind)))
-    except OSError as error:  # the keeper goes on trying, with what it comes upon
-        log.warning("the witness cannot be written (%s): an older copy would not be known", error)
+    except OSError as error:  # the keeper keeps trying, with later entries
+        log.warning("the witness cannot be written (%s): an older copy would not be recognised", error)
     return Keeper(witness, store, writer)

@@ -172,7 +172,7 @@ def test_each_kind_is_logged_once_a_minute(
         assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
         monkeypatch.setattr(refusal_log, "EVERY_S", 0.0)
         said.tell(StoreUnavailable("Could not write d1: disk full"))
-    assert "(49 more since this was last said)" in caplog.messages[-1]
+    assert "(49 more since this was last logged)" in caplog.messages[-1]
 
 
 def test_the_cause_is_said(caplog: pytest.LogCaptureFixture) -> None:

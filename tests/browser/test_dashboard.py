@@ -254,7 +254,7 @@ def test_an_unknown_dataset_is_said_to_be_unknown(visitor) -> None:
     visitor.expected = ("404",)
     visitor.open("/datasets/nothing-here")
     visitor.sign_in()
-    expect(visitor.page.get_by_role("alert")).to_contain_text("There is no such dataset")
+    expect(visitor.page.get_by_role("alert")).to_contain_text("unknown dataset")
 
 
 def test_a_store_that_is_away_is_an_honest_banner(visitor) -> None:

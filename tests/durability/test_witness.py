@@ -185,7 +185,7 @@ def test_a_ledger_that_nobody_saw_is_taken_as_it_is(
     with served(path, witness) as running:
         assert running.charge("d", "a", role=charger).status_code == 201
     assert FileWitness(witness, f"sqlite:///{path}").read()["d"].seen.head.sequence == 2
-    assert "knows nothing of this ledger yet" in caplog.text
+    assert "has no record of this ledger yet" in caplog.text
 
 
 def test_a_new_ledger_is_no_warning_of_the_witness(

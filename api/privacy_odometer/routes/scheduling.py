@@ -1,4 +1,4 @@
-"""Work that computes goes to the lane of its size: the quick one first, unless it is seen to be long."""
+"""Chooses the lane of a request that computes: quick first, long when it is large or takes long."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -8,11 +8,11 @@ from privacy_odometer.lanes import Lanes
 
 R = TypeVar("R")
 QUICK_BYTES: Final = 16 * 1024
-"""A body above this is read in the long lane: reading it takes long by itself."""
+"""Largest body for the quick lane, in bytes. Parsing a larger one takes long by itself."""
 
 
 async def computed(lanes: Lanes, who: str, limit_s: float, size: int, work: Callable[[], R]) -> R:
-    """What `work` returns, from the quick lane or, where it is large or asks for much, from the long one."""
+    """Run `work` in the quick lane, or in the long lane if the body is large or the estimate is high."""
 
     def quickly() -> R:
         with at_most(QUICK_MAX):

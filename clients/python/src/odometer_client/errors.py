@@ -81,15 +81,15 @@ class MalformedBody(ProblemError):
     """
 
     code = "malformed-body"
-    title = "The body is not well-formed JSON"
+    title = "body is not well-formed JSON"
     retryable = False
 
 
 class IdempotencyKeyRequired(ProblemError):
-    """A charge came without a usable Idempotency-Key header (1 to 128 printable ASCII characters)."""
+    """The Idempotency-Key header is missing or not usable (1 to 128 printable ASCII characters)."""
 
     code = "idempotency-key-required"
-    title = "A charge needs an idempotency key"
+    title = "idempotency key required"
     retryable = False
 
 
@@ -97,15 +97,15 @@ class Unauthenticated(ProblemError):
     """No key, or one that is unknown, revoked or expired."""
 
     code = "unauthenticated"
-    title = "A valid API key is needed"
+    title = "valid API key required"
     retryable = False
 
 
 class Forbidden(ProblemError):
-    """The key's role does not allow this, or nobody may do it: the last admin key stays."""
+    """The key's role does not allow this, or nobody may do it: the last admin key cannot be revoked."""
 
     code = "forbidden"
-    title = "This key may not do that"
+    title = "not allowed with this API key"
     retryable = False
 
 
@@ -113,7 +113,7 @@ class NotFound(ProblemError):
     """No such path."""
 
     code = "not-found"
-    title = "There is nothing here"
+    title = "not found"
     retryable = False
 
 
@@ -121,7 +121,7 @@ class UnknownDataset(NotFound):
     """No dataset of that name. Datasets are never created on the fly."""
 
     code = "unknown-dataset"
-    title = "There is no such dataset"
+    title = "unknown dataset"
     retryable = False
 
 
@@ -129,7 +129,7 @@ class UnknownBudget(NotFound):
     """The dataset has no budget of that name."""
 
     code = "unknown-budget"
-    title = "There is no such budget"
+    title = "unknown budget"
     retryable = False
 
 
@@ -137,7 +137,7 @@ class UnknownHold(NotFound):
     """The dataset has no hold of that number."""
 
     code = "unknown-hold"
-    title = "There is no such hold"
+    title = "unknown hold"
     retryable = False
 
 
@@ -145,7 +145,7 @@ class UnknownSession(NotFound):
     """The dataset has no session of that id."""
 
     code = "unknown-session"
-    title = "There is no such session"
+    title = "unknown session"
     retryable = False
 
 
@@ -153,7 +153,7 @@ class UnknownKey(NotFound):
     """No API key of that id."""
 
     code = "unknown-key"
-    title = "There is no such API key"
+    title = "unknown API key"
     retryable = False
 
 
@@ -161,7 +161,7 @@ class UnknownPrincipal(NotFound):
     """No principal of that id. Names are not ids: a list says which id has which name."""
 
     code = "unknown-principal"
-    title = "There is no such principal"
+    title = "unknown principal"
     retryable = False
 
 
@@ -169,7 +169,7 @@ class MethodNotAllowed(ProblemError):
     """The path exists, the method does not."""
 
     code = "method-not-allowed"
-    title = "This path does not take that method"
+    title = "method not allowed on this path"
     retryable = False
 
 
@@ -177,7 +177,7 @@ class BodyTooLarge(ProblemError):
     """The body is larger than the service reads."""
 
     code = "body-too-large"
-    title = "The body is too large"
+    title = "body is too large"
     retryable = False
 
 
@@ -185,7 +185,7 @@ class InvalidRequest(ProblemError):
     """Well-formed, but a field is wrong. `errors` lists each: field, message."""
 
     code = "invalid-request"
-    title = "A field is not valid"
+    title = "invalid field"
     retryable = False
 
     errors: list[dict[str, Any]]
@@ -193,10 +193,10 @@ class InvalidRequest(ProblemError):
 
 
 class SeveralShards(ProblemError):
-    """The units of a charge are kept in several shards. `shards` lists those of each: charge each alone."""
+    """The units of a charge are in several shards. `shards` lists the units of each: charge them apart."""
 
     code = "several-shards"
-    title = "These units are kept in several shards"
+    title = "units are in several shards"
     retryable = False
 
 
@@ -204,7 +204,7 @@ class TooMuchToCompute(ProblemError):
     """The mechanisms take more processor time than one request may ask for. Send them in several requests."""
 
     code = "too-much-to-compute"
-    title = "This is too much to compute at once"
+    title = "too much to compute in one request"
     retryable = False
 
 
@@ -212,7 +212,7 @@ class KeyReused(ProblemError):
     """The same idempotency key came with another command. Nothing was charged."""
 
     code = "key-reused"
-    title = "This idempotency key was used for something else"
+    title = "idempotency key was used for another request"
     retryable = False
 
 
@@ -220,20 +220,20 @@ class NotValidUnderAdjacency(ProblemError):
     """The mechanism's analysis does not hold under the dataset's adjacency."""
 
     code = "not-valid-under-adjacency"
-    title = "Not valid under this dataset's adjacency"
+    title = "not valid under this dataset's adjacency"
     retryable = False
 
 
 class BudgetExceeded(ProblemError):
     """The charge does not fit at least one budget. Nothing was charged; a smaller one may fit.
 
-    `refusals` lists each budget that refuses; `would_fit` says what would fit; `notes` what is to be known of
-    how the charge was counted. When only budgets of windows refuse what a fresh window would allow, it is
-    retryable: Retry-After says when the window is over.
+    `refusals` lists each budget that refuses; `would_fit` says what would fit; `notes` say how the charge was
+    counted. Where only budgets with a window refuse, and a fresh window would admit the charge, it is
+    retryable: Retry-After says when the window ends.
     """
 
     code = "budget-exceeded"
-    title = "The budget does not allow this charge"
+    title = "charge does not fit the budget"
     retryable = False
 
     dataset: str
@@ -253,7 +253,7 @@ class DatasetExists(ProblemError):
     """The name is taken. Names are never used twice."""
 
     code = "dataset-exists"
-    title = "There is already a dataset of that name"
+    title = "dataset name is taken"
     retryable = False
 
 
@@ -261,7 +261,7 @@ class BudgetExists(ProblemError):
     """The dataset has a budget of that name already."""
 
     code = "budget-exists"
-    title = "There is already a budget of that name"
+    title = "budget name is taken"
     retryable = False
 
 
@@ -269,7 +269,7 @@ class DatasetClosed(ProblemError):
     """The dataset takes no more charges."""
 
     code = "dataset-closed"
-    title = "This dataset is closed"
+    title = "dataset is closed"
     retryable = False
 
 
@@ -277,7 +277,7 @@ class PartitionExists(ProblemError):
     """The dataset has a partition of that name already."""
 
     code = "partition-exists"
-    title = "There is already a partition of that name"
+    title = "partition name is taken"
     retryable = False
 
 
@@ -285,7 +285,7 @@ class NameTaken(ProblemError):
     """A principal has, or had, that name. `principals` lists its id: give that one another key."""
 
     code = "name-taken"
-    title = "There is already a principal of that name"
+    title = "principal name is taken"
     retryable = False
 
 
@@ -293,7 +293,7 @@ class KeyEnded(ProblemError):
     """The API key was revoked, has expired, or was rotated before."""
 
     code = "key-ended"
-    title = "This API key is no longer in use"
+    title = "API key is no longer in use"
     retryable = False
 
 
@@ -301,7 +301,7 @@ class HoldSettled(ProblemError):
     """The hold was settled before, for another number. A hold is settled once."""
 
     code = "hold-settled"
-    title = "This hold was settled already"
+    title = "hold is already settled"
     retryable = False
 
 
@@ -309,15 +309,15 @@ class HoldExpired(ProblemError):
     """The hold's time is over: it is spent for good."""
 
     code = "hold-expired"
-    title = "This hold has expired"
+    title = "hold has expired"
     retryable = False
 
 
 class TooManyHolds(ProblemError):
-    """The dataset, or who asks, has as many open holds as can be. Settle some, or charge instead."""
+    """The dataset, or the caller, has the most open holds that it may have. Settle some, or charge."""
 
     code = "too-many-holds"
-    title = "Too many holds are open"
+    title = "too many open holds"
     retryable = False
 
 
@@ -325,23 +325,23 @@ class SessionClosed(ProblemError):
     """The session takes no more answers: its last above answer came, or it was closed. Open another one."""
 
     code = "session-closed"
-    title = "This session is closed"
+    title = "session is closed"
     retryable = False
 
 
 class SessionMovedOn(ProblemError):
-    """The answer ends another run than the one that the session is in. Nothing was charged."""
+    """The answer is for another run than the session's present one. Nothing was charged."""
 
     code = "session-moved-on"
-    title = "This session is in another run"
+    title = "session is in another run"
     retryable = False
 
 
 class TooManySessions(ProblemError):
-    """The dataset, or who opens, has as many open sessions as can be. List them, and close what is unused."""
+    """The dataset, or the caller, has the most open sessions that it may have. List and close some."""
 
     code = "too-many-sessions"
-    title = "Too many sessions are open"
+    title = "too many open sessions"
     retryable = False
 
 
@@ -349,7 +349,7 @@ class NotFrozen(ProblemError):
     """The dataset is not frozen."""
 
     code = "not-frozen"
-    title = "This dataset is not frozen"
+    title = "dataset is not frozen"
     retryable = False
 
 
@@ -357,25 +357,25 @@ class EditConflict(ProblemError):
     """The budget or principal changed since it was read (If-Match does not match)."""
 
     code = "edit-conflict"
-    title = "It was changed by someone else"
+    title = "changed by someone else"
     retryable = False
 
 
 class IfMatchRequired(ProblemError):
-    """A change of a budget or a principal must say which version it changes."""
+    """A change of a budget or a principal needs If-Match with the etag of the version that it changes."""
 
     code = "if-match-required"
-    title = "Say which version you change"
+    title = "version to change required"
     retryable = False
 
 
 class TooManyRequests(ProblemError):
-    """Too many requests of this key's principal wait already. Nothing was done for this one; others are not
-    concerned. Retry-After says when to ask again.
+    """Too many requests of this key's principal are waiting. Nothing was done for this one. Other principals
+    are not affected. Retry-After says when to ask again.
     """
 
     code = "too-many-requests"
-    title = "Too many requests at once"
+    title = "too many requests at once"
     retryable = True
 
 
@@ -383,39 +383,39 @@ class InternalError(ProblemError):
     """A fault of the service. Whether the request took effect is unknown: ask again with the same key."""
 
     code = "internal-error"
-    title = "The service made a mistake"
+    title = "internal error"
     retryable = True
 
 
 class Unsure(ProblemError):
-    """Base of the answers given when the ledger is unsure: nothing may be released on them."""
+    """Base of the errors after which the ledger's state is not certain: release nothing."""
 
     code = "error"
-    title = "Something went wrong"
+    title = "error"
     retryable = True
 
 
 class StoreUnavailable(Unsure):
-    """The store is away, slow or unreadable."""
+    """The store is unreachable, slow or unreadable."""
 
     code = "store-unavailable"
-    title = "The ledger cannot be reached"
+    title = "ledger cannot be reached"
     retryable = True
 
 
 class LedgerCorrupt(Unsure):
-    """What the store holds contradicts itself. A person has to look."""
+    """The stored entries contradict each other. An administrator has to look."""
 
     code = "ledger-corrupt"
-    title = "The ledger contradicts itself"
+    title = "ledger contradicts itself"
     retryable = False
 
 
 class LedgerRolledBack(Unsure):
-    """History that this process saw is gone or differs. The stream is frozen."""
+    """Entries that this process has seen are gone or differ. The stream is frozen."""
 
     code = "ledger-rolled-back"
-    title = "The ledger went back in time"
+    title = "ledger history was rolled back"
     retryable = False
 
 
@@ -423,15 +423,15 @@ class UpgradeNeeded(Unsure):
     """A later version of the service wrote this ledger. This worker must be upgraded before it takes part."""
 
     code = "upgrade-needed"
-    title = "This worker is too old for the ledger"
+    title = "worker is too old for this ledger"
     retryable = False
 
 
 class Overloaded(Unsure):
-    """More is waiting than the service takes on."""
+    """The service's queue is full."""
 
     code = "overloaded"
-    title = "The service is overloaded"
+    title = "service is overloaded"
     retryable = True
 
 
