@@ -8,8 +8,8 @@ import pytest
 
 from odometer_accountant.mechanisms import ANY_MECHANISM
 from odometer_accountant.numerics import conversions
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import GRID_V1, Grid
-from odometer_accountant.numerics.loss import Curve
 
 Row = dict[str, Any]
 FINE = Grid(

@@ -9,8 +9,9 @@ from odometer_accountant.budgets.approximate import ApproximateBudget
 from odometer_accountant.budgets.base import Filter
 from odometer_accountant.mechanisms.stated import Approximate
 from odometer_accountant.numerics import prior
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import GRID_V1
-from odometer_accountant.numerics.loss import Curve, Loss
+from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.numerics.mixture import Mixture
 
 EPSILON, DELTA, JUMP, FIRST = 1.0, 1e-5, 0.6, 0.003

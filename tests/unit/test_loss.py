@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import GRID_V1
-from odometer_accountant.numerics.loss import Curve
 
 AMOUNTS = [0, 5e-324, 1e-13, 0.1, Fraction(1, 3), 1e300, math.inf]
 

@@ -14,8 +14,9 @@ from odometer_accountant.mechanisms import Adjacency
 from odometer_accountant.mechanisms.base import EVERY_ADJACENCY
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.model import floats_to_text
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import CURRENT_GRID, Grid
-from odometer_accountant.numerics.loss import Curve, Loss, total
+from odometer_accountant.numerics.loss import Loss, total
 from odometer_accountant.once import once
 from odometer_accountant.requests.bodies import (
     Group,

@@ -130,8 +130,14 @@ class Totals:
         Of a charge that goes on releasing `lasting` says until when: later windows then start with it.
         """
         life, within = dict(self.life), dict(self.windows)
+        sums: dict[tuple[int, int], Loss] = {}
         for scope, loss in added.items():
-            life[scope] = self.of(scope).plus(loss)
+            before = self.of(scope)
+            # A dataset, its only principal and its only mechanism share one total: it is added up once.
+            pair = id(before), id(loss)
+            if pair not in sums:
+                sums[pair] = before.plus(loss)
+            life[scope] = sums[pair]
         for scope, window in windows:
             key = None if lasting is None else lasting.key(window)
             within[in_window(scope, window)] = self._window(scope, window, time).plus(added[scope], key)

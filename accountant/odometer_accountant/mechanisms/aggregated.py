@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 from odometer_accountant.curves.integer_noise import distributed_gaussian, skellam
 from odometer_accountant.mechanisms.base import Adjacency, Mechanism, bounded
 from odometer_accountant.model import Number, Whole
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 
 Clients = Annotated[Whole, Field(ge=1, le=1_000_000_000)]
 Norm = Annotated[Number, Field(ge=1, le=1e12)]

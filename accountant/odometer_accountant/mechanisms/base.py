@@ -13,8 +13,8 @@ from pydantic import (
 )
 
 from odometer_accountant.model import STORED, Model
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.plain_text import fault
 
 

@@ -9,8 +9,8 @@ from odometer_accountant.curves import group_privacy, subsampling
 from odometer_accountant.mechanisms.base import Around, Base, Mechanism
 from odometer_accountant.mechanisms.known_curves import gaussian_curve, multiplier_of, pure_curve, scaled
 from odometer_accountant.model import Whole
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, round_up
 
 

@@ -10,8 +10,8 @@ from odometer_accountant.curves.integer_noise import discrete_laplace
 from odometer_accountant.mechanisms.base import Mechanism, bounded
 from odometer_accountant.mechanisms.noise import NoiseMultiplier, more_noise
 from odometer_accountant.model import Number, Whole
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, round_up
 
 LEAST_SCALE, MOST_SCALE = 1e-3, 1e12

@@ -8,8 +8,8 @@ from pydantic import Field
 from odometer_accountant.curves import above_threshold, basic
 from odometer_accountant.mechanisms.base import Mechanism, bounded
 from odometer_accountant.model import Number
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, round_up
 
 LEAST_EPSILON = 1e-9

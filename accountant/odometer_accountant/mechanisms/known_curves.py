@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Final
 
 from odometer_accountant.curves import basic
+from odometer_accountant.numerics.curve import Amount, Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Amount, Curve
 from odometer_accountant.numerics.rounding import decimal, round_down
 
 ROUNDED: Final = Fraction(1, 10**5)

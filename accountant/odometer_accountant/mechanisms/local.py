@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from odometer_accountant.curves import basic
 from odometer_accountant.mechanisms.base import Adjacency, Mechanism, bounded
 from odometer_accountant.model import Number, Whole
+from odometer_accountant.numerics.curve import Amount, Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Amount, Curve
 from odometer_accountant.numerics.rounding import decimal, log_up, next_up, shown_up
 
 MOST_EPSILON = 1e3

@@ -11,8 +11,8 @@ from odometer_accountant.mechanisms.base import Adjacency, Mechanism, bounded
 from odometer_accountant.mechanisms.local import RandomizedResponse
 from odometer_accountant.mechanisms.stated import Pure
 from odometer_accountant.model import STORED, Number, Whole
+from odometer_accountant.numerics.curve import Amount, Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Amount, Curve
 from odometer_accountant.numerics.rounding import decimal, half_up, next_up, round_up
 
 MOST_EPSILON = 100.0

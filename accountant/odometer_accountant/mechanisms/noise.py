@@ -10,8 +10,8 @@ from odometer_accountant.curves import basic
 from odometer_accountant.mechanisms.base import Mechanism, bounded
 from odometer_accountant.mechanisms.known_curves import gaussian_curve
 from odometer_accountant.model import Number
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, round_up
 
 LEAST_NOISE_MULTIPLIER = 0.01

@@ -14,8 +14,8 @@ from odometer_accountant.mechanisms.noise import (
     NoiseMultiplier,
 )
 from odometer_accountant.model import Number
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, round_down, round_up
 
 LEAST_GAMMA: Final = 1e-12

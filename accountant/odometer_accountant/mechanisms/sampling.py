@@ -13,8 +13,8 @@ from odometer_accountant.mechanisms.composed import Composed
 from odometer_accountant.mechanisms.known_curves import multiplier_of, pure_curve, scaled
 from odometer_accountant.mechanisms.noise import Gaussian, Laplace
 from odometer_accountant.model import Number, Whole
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, round_up
 
 

@@ -10,8 +10,8 @@ from odometer_accountant.curves.bounded_range import bounded_range
 from odometer_accountant.mechanisms.base import Monotone, OneDirection, bounded
 from odometer_accountant.mechanisms.stated import Pure
 from odometer_accountant.model import Number
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, half_up
 
 MOST_EPSILON = 1e3

@@ -8,8 +8,8 @@ from pydantic import Field
 from odometer_accountant.mechanisms.base import Adjacency, Mechanism
 from odometer_accountant.mechanisms.stated import Approximate, Pure
 from odometer_accountant.model import Number, Whole
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import next_up
 
 

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from odometer_accountant.mechanisms.base import PLAIN, Mechanism, bounded
 from odometer_accountant.mechanisms.known_curves import contradiction, gaussian_curve, pure_curve
 from odometer_accountant.model import STORED, Number, not_negative_zero
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal
 
 MOST = 1e6

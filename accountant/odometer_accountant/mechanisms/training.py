@@ -16,8 +16,8 @@ from odometer_accountant.mechanisms.noise import (
     more_noise,
 )
 from odometer_accountant.model import STORED, Number, Whole
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal
 
 

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from odometer_accountant.curves import basic, random_repetition
 from odometer_accountant.mechanisms.base import Around, Base
 from odometer_accountant.model import Model, Number
+from odometer_accountant.numerics.curve import Curve
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Curve
 from odometer_accountant.numerics.rounding import decimal, log_up
 
 _ONE_ORDER: Final = Grid(0, (Fraction(2),))
