@@ -6,7 +6,7 @@ import pytest
 from serving import live
 
 from odometer_accountant.errors import Forbidden
-from odometer_accountant.service import api_keys
+from odometer_accountant.service import key_stream
 from odometer_accountant.service.api_keys import KeyRing, Role
 from odometer_accountant.stores import open_store
 from odometer_accountant.stores.memory import MemoryStore
@@ -25,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(api_keys, "time", clock)
+    monkeypatch.setattr(key_stream, "time", clock)
     return clock
 
 

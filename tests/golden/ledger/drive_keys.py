@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from odometer_accountant.service import api_keys, principal_names
+from odometer_accountant.service import tokens as token_module
 from odometer_accountant.service.api_keys import STREAM, KeyRing, Role
 from odometer_accountant.stores import Store
 from odometer_accountant.stores.memory import MemoryStore
@@ -47,7 +48,11 @@ def run(store: Store) -> dict[str, str]:
         tokens[found[0].key] = found[1]
         return found[0]
 
-    with mock.patch.object(api_keys, "secrets", fixed), mock.patch.object(principal_names, "secrets", fixed):
+    with (
+        mock.patch.object(api_keys, "secrets", fixed),
+        mock.patch.object(token_module, "secrets", fixed),
+        mock.patch.object(principal_names, "secrets", fixed),
+    ):
         ring = KeyRing(store, 0, wall)
         first = ring.create_first()
         who = ring.identify(first)
