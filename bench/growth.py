@@ -1,4 +1,4 @@
-"""What a charge and a reading cost in a ledger of a million entries, over what they cost in one of ten.
+"""The cost of a charge and of a reading in a ledger of a million entries, relative to one of ten.
 
 Embedded and over HTTP, one caller, warmed, with the client's own keys; the two ledgers take turns, and
 medians are compared. The large one is made by the service's own deciding and appending, in large batches.
@@ -53,7 +53,7 @@ OPEN = {
 
 
 class Nobody:
-    """Whoever waits for the answers of a bulk load."""
+    """A sink for the answers of a bulk load."""
 
     def deliver(self, answers: object) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What does it cost to be right under full adaptivity? The admitted epsilon over the fixed-plan optimum.
+"""The price of full adaptivity: the admitted epsilon, relative to the optimum of a fixed plan.
 
 For the plans of SOUNDNESS section 5, at delta_mix = 1e-5: the least epsilon of a budget that admits the plan,
 over the least that Rényi orders give the same plan fixed in advance (all orders, not only those of our grid;

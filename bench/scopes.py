@@ -1,4 +1,4 @@
-"""What a charge on one unit costs among many units, over what it costs among a thousand; and its weight.
+"""The cost of a charge on one unit among many units, relative to one among a thousand; and its size.
 
 A dataset of the local model, with an odometer and two budgets (each day, for life) for every unit, in SQLite
 and in a real Redis. The million are made by the service's own deciding and appending, in large batches. Then
@@ -50,7 +50,7 @@ OPEN: dict[str, Any] = {
 
 
 class Nobody:
-    """Whoever waits for the answers of a bulk load."""
+    """A sink for the answers of a bulk load."""
 
     def deliver(self, answers: object) -> None: ...
 

@@ -52,7 +52,7 @@ def main() -> int:
 
 
 class Run:
-    """What the eight were told, and how long it took."""
+    """The answers that the eight got, and the time each took."""
 
     def __init__(self) -> None:
         self.took: list[float] = []

@@ -22,7 +22,7 @@ MOST_STEPS = 1000
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run ended with."""
+    """The result of a run."""
 
     accuracy: float
     steps: int

@@ -43,7 +43,7 @@ _FIELDS = {
         (
             "notes",
             "list[str]",
-            "What is to be said of how the loss was counted, as on a receipt; often none.",
+            "Notes on how the loss was counted, as on a receipt; often none.",
         ),
     ),
     "invalid-request": (("errors", "list[dict[str, Any]]", "Each wrong field: field, message."),),

@@ -132,7 +132,7 @@ def mechanisms_module() -> str:
 
 
 def _names(kinds: list[type[Mechanism]]) -> str:
-    """What parameters are called elsewhere, and what they mean here."""
+    """The names of parameters in other libraries, with their meaning here."""
     fields = {name for kind in kinds for name in kind.model_fields}
     meant = {name: " ".join(one for one in found if one in fields) for name, found in ALIASES.items()}
     aliases = "\n".join(f"    {_quoted(name)}: {_quoted(found)}," for name, found in meant.items() if found)

@@ -1,4 +1,4 @@
-"""What the generators of reference pages share: Markdown tables, and the bounds of a JSON schema in words."""
+"""Shared by the generators of reference pages: Markdown tables, and bounds of JSON schemas in words."""
 
 import inspect
 import re

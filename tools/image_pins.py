@@ -1,4 +1,4 @@
-"""What the image is made of, by checksum: deploy/requirements.txt and deploy/requirements-build.txt.
+"""The packages of the image, by checksum: deploy/requirements.txt and deploy/requirements-build.txt.
 
 python tools/image_pins.py     asks pip which files the pins of constraints.txt are, for Python 3.11 on two
                                kinds of machine, and writes both files; needs the network that pip uses
@@ -24,7 +24,7 @@ _HEAD = """# {what}, by checksum: made by tools/image_pins.py from constraints.t
 
 
 def wanted() -> list[str]:
-    """What the service in the image needs: the project with Redis, and its client."""
+    """The requirements of the service in the image: the project with Redis, and its client."""
     service = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     client = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text("utf-8"))["project"]
     asked = [
@@ -36,7 +36,7 @@ def wanted() -> list[str]:
 
 
 def builders() -> list[str]:
-    """What makes wheels of the project."""
+    """The build tools for the wheels of the project."""
     asked: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
     return asked
 

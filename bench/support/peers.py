@@ -1,4 +1,4 @@
-"""What bench/charge.py compares with: a no-op route, and a plain service. `peers.py NAME PORT TOKEN …`."""
+"""The peers of bench/charge.py: a no-op route, and a plain service. `peers.py NAME PORT TOKEN …`."""
 
 import hashlib
 import json
@@ -74,7 +74,7 @@ def noop(token: str) -> FastAPI:
 
 
 def plain(token: str, database: str) -> FastAPI:
-    """What a team would write in a day: FastAPI, dp_accounting, a lock, one SQLite row."""
+    """A service that a team would write in a day: FastAPI, dp_accounting, a lock, one SQLite row."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
     from dp_accounting.rdp import RdpAccountant
 

@@ -168,7 +168,7 @@ def one_routed_round(side: Side, number: int) -> Round:
 
 
 def least_share(side: Side, number: int) -> tuple[float, float]:
-    """What the server that answered least has of an even share, and the 99th percentile of answers, in s."""
+    """The share of the server that answered least, relative to an even share; the 99th percentile in s."""
     requests = load.charge_requests(number, side.datasets, side.token, BODY, _keys())
     result = load.run(side.ports, requests, CONNECTIONS)
     return min(result.by_port.values()) * len(side.ports) / number, result.p99_s

@@ -1,4 +1,4 @@
-"""What is to be said of a new dataset is shown where it is opened."""
+"""Warnings about a new dataset are shown where it is opened."""
 
 import json
 

@@ -105,7 +105,7 @@ def test_a_page_sends_a_stranger_to_sign_in(browser: Browser, path: str, to: str
 
 @pytest.mark.parametrize("ticket", ["ended", TOKEN, "x" * 8000, "", "é"])
 def test_another_cookie_is_a_stranger(browser: Browser, ticket: str) -> None:
-    """The API key itself is none: a browser that an earlier version gave it to signs in again."""
+    """The API key itself is no ticket: a browser that an earlier version gave it to signs in again."""
     browser.cookies[COOKIE] = ticket.encode().decode("latin-1") if ticket.isascii() else "%C3%A9"
     assert browser.get("/").headers["location"] == "/sign-in"
 

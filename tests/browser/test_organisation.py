@@ -87,12 +87,12 @@ def _fill(running: Live) -> None:
     running.open("phones", composition="by_unit", shards=2, budgets=[_zcdp("each", 4, scope="unit/*")])
     assert running.charge("phones", "u", {**ONE, "units": ["phone:1"]}).status_code == 201
     _fill_to_the_brim(running)
-    for name in ("frozen", "thawed"):
+    for name in ("frozen", "unfrozen"):
         running.open(name)
         running.charge(name, "one")
         freeze(running, name)
     reason = {"reason": f"Nothing was released. {MARKUP}"}
-    assert running.ask("POST", "/v1/datasets/thawed/unfreeze", json=reason).status_code == 200
+    assert running.ask("POST", "/v1/datasets/unfrozen/unfreeze", json=reason).status_code == 200
 
 
 def _fill_to_the_brim(running: Live) -> None:
@@ -190,7 +190,7 @@ def test_a_page_that_freezes_while_it_is_open_takes_its_numbers_away(visitor, ru
 
 
 def test_a_reason_full_of_markup_stays_text(visitor) -> None:
-    _see(visitor, "/datasets/thawed")
+    _see(visitor, "/datasets/unfrozen")
     first = visitor.page.locator("#ledger tbody tr").first
     expect(first).to_contain_text("Unfrozen")
     expect(first).to_contain_text(MARKUP)

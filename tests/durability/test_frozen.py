@@ -33,7 +33,7 @@ SVT = {"kind": "sparse_vector", "epsilon_threshold": 0.1, "epsilon_answers": 0.2
 
 
 class Processes:
-    """Two services on one store that goes back in time when it is told to. Neither looks by itself."""
+    """Two services on one store whose history is rolled back on demand. Neither looks by itself."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()

@@ -166,7 +166,7 @@ def test_a_wrong_checkpoint_is_found() -> None:
 @pytest.mark.parametrize("place", [0, 1, 5])
 @pytest.mark.parametrize("what", ["changed", "left out", "twice"])
 def test_a_broken_chain_is_found(place: int, what: str) -> None:
-    """A changed byte, a missing entry, one that stands twice. (A cut-off end only the head can tell.)"""
+    """A changed byte, a missing entry, a duplicate. (A cut-off end only the head can tell.)"""
     _, rows = chain(9)
     digest, body = rows[place]
     if what == "changed":

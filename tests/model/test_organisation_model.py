@@ -529,7 +529,7 @@ class OrganisationMachine(RuleBasedStateMachine):
         name=st.sampled_from(["principal/ada", "principal/cy", "team/red", "partition/eu", "unit/u1"]),
     )
     def odometer(self, at: int, name: str) -> None:
-        """Of a scope: never below what it spent, and what open holds of it come to."""
+        """The count of a scope: never below what it spent, and what open holds of it come to."""
         scope, _, item = name.partition("/")
         auditor = self.auditor()
         if (self.composition == "by_unit") != (scope == "unit") or (

@@ -172,7 +172,7 @@ class Record:
     expires: str = ""
     """Of a hold."""
     settled: tuple[int, str] | None = None
-    """Of a settled hold: by which entry, and when."""
+    """The settlement of a hold: its entry and its time."""
 
     @classmethod
     def of(cls, entry: Document) -> Self:

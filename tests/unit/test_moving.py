@@ -84,10 +84,10 @@ def fill(store: Store) -> None:
 
     accountant.create_dataset(opened("closed"), "root")
     accountant.close_dataset("closed", "root")
-    for name in ("frozen", "thawed"):
+    for name in ("frozen", "unfrozen"):
         accountant.create_dataset(opened(name), "root")
         freeze(store, name)
-    accountant.unfreeze("thawed", {"reason": "looked at it"}, "root")
+    accountant.unfreeze("unfrozen", {"reason": "looked at it"}, "root")
     accountant.watch.close()
     accountant.writer.close()
 

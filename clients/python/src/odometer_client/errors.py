@@ -246,7 +246,7 @@ class BudgetExceeded(ProblemError):
     """What would fit: largest_count, least_noise, leading_items; None: unknown."""
 
     notes: list[str]
-    """What is to be said of how the loss was counted, as on a receipt; often none."""
+    """Notes on how the loss was counted, as on a receipt; often none."""
 
 
 class DatasetExists(ProblemError):
