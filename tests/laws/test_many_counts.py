@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from odometer_accountant.budgets.approximate import ApproximateFilter
 from odometer_accountant.errors import BudgetExceeded, InvalidRequest
-from odometer_accountant.ledger.active_budgets import ActiveBudget, ChargeContext, refusing, surely_allowed
+from odometer_accountant.ledger.active_budgets import (
+    ActiveBudget,
+    ChargeContext,
+    find_refusals,
+    surely_allowed,
+)
 from odometer_accountant.ledger.charges import COUNTS_MAX
 from odometer_accountant.ledger.snapshot import load_state
 from odometer_accountant.ledger.totals import Totals
@@ -145,8 +150,10 @@ def test_a_count_is_refused_exactly_when_its_own_total_is_too_large(
         for scope, before in life.items()
         if not limit.filter.allows(before.plus(loss))
     }
-    assert {(one.limit.filter.name, one.scope) for one in refusing(limits, situation, loss, NOW)} == alone
-    first = refusing(limits, situation, loss, NOW, most=1)
+    assert {
+        (one.limit.filter.name, one.scope) for one in find_refusals(limits, situation, loss, NOW)
+    } == alone
+    first = find_refusals(limits, situation, loss, NOW, most=1)
     assert [one.limit.filter.name for one in first] == [
         limit.filter.name for limit in limits if any(name == limit.filter.name for name, _ in alone)
     ]

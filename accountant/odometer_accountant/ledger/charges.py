@@ -15,7 +15,7 @@ from odometer_accountant.errors import (
     NotValidUnderAdjacency,
     TooManyHolds,
 )
-from odometer_accountant.ledger.active_budgets import BudgetRefusal, ChargeContext, breadth, refusing
+from odometer_accountant.ledger.active_budgets import BudgetRefusal, ChargeContext, find_refusals, most_counts
 from odometer_accountant.ledger.charge_totals import (
     charge_changes,
     charge_totals,
@@ -105,7 +105,7 @@ def charge(
 def refusals(state: State, affected: AffectedScopes, loss: Loss, time: str) -> list[BudgetRefusal]:
     """Every budget that does not allow `loss` now, each with one count that it refuses."""
     situation = ChargeContext(state.composition, state.partitions, state.totals, affected)
-    return refusing(state.limits, situation, loss, time, most=1)
+    return find_refusals(state.limits, situation, loss, time, most=1)
 
 
 def _exceeded(state: State, found: list[BudgetRefusal], loss: Loss, time: str, now: str) -> BudgetExceeded:
@@ -232,7 +232,7 @@ def check_fits_dataset(state: State, prepared: PreparedCharge) -> None:
 def _check_breadth(state: State, prepared: PreparedCharge) -> None:
     """Every other dataset waits while a charge is judged: what one may ask for has a bound."""
     affected = prepared.affected("", None)
-    counts = breadth(state.limits, state.composition, state.partitions, affected)
+    counts = most_counts(state.limits, state.composition, state.partitions, affected)
     if counts > COUNTS_MAX:
         field = "units" if state.composition == "by_unit" else "partitions"
         asked = len(getattr(affected, field) or state.partitions)

@@ -8,7 +8,12 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from odometer_accountant.ledger.active_budgets import BudgetRefusal, ChargeContext, refusing, surely_allowed
+from odometer_accountant.ledger.active_budgets import (
+    BudgetRefusal,
+    ChargeContext,
+    find_refusals,
+    surely_allowed,
+)
 from odometer_accountant.ledger.entries import timestamp
 from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.ledger.state import State
@@ -75,9 +80,9 @@ class WhatIf:
         state = self.state
         return ChargeContext(state.composition, state.partitions, state.totals, self.affected)
 
-    def refusing(self, loss: Loss, most: int) -> list[BudgetRefusal]:
+    def find_refusals(self, loss: Loss, most: int) -> list[BudgetRefusal]:
         """Every budget that would not allow `loss`, with at most so many of the counts that it refuses."""
-        return refusing(self.state.limits, self.situation, loss, self.time, most)
+        return find_refusals(self.state.limits, self.situation, loss, self.time, most)
 
     def shown(self, loss: Loss, decided: Sequence[BudgetRefusal]) -> list[BudgetRefusal]:
         """The refusals to show, from those of a decision, which has one count of each budget.
@@ -89,7 +94,7 @@ class WhatIf:
             if len(self.situation.moved(one.limit, self.time).each) == 1:
                 found.append(one)
             else:
-                found += refusing([one.limit], self.situation, loss, self.time, SCOPES_SHOWN)
+                found += find_refusals([one.limit], self.situation, loss, self.time, SCOPES_SHOWN)
         return found
 
     def surely_fits(self, loss: Loss) -> bool:

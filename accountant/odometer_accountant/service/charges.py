@@ -150,7 +150,7 @@ class Charges(StateReader):
         check_fits_dataset(state, prepared)
         prepared = prepared.on(state.dataset.grid)
         question = advice.WhatIf(state, command.affected, max(state.time, self.clock()))
-        found, notes = question.refusing(prepared.loss, advice.SCOPES_SHOWN), list(prepared.notes)
+        found, notes = question.find_refusals(prepared.loss, advice.SCOPES_SHOWN), list(prepared.notes)
         fitting = not found
         refused = None if fitting else prepared.loss
         extra = prepared.loss if fitting else None

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from odometer_accountant.errors import InvalidRequest, OdometerError
-from odometer_accountant.ledger.active_budgets import ChargeContext, refusing
+from odometer_accountant.ledger.active_budgets import ChargeContext, find_refusals
 from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import end_key, settlement_key
 from odometer_accountant.ledger.derived import is_release
@@ -312,7 +312,7 @@ class Recount:
         for loss in losses:
             asked = asked.plus(loss)
         situation = ChargeContext(state.composition, state.partitions, state.totals, affected_by(entry))
-        for one in refusing(state.limits, situation, asked, entry["time"]):
+        for one in find_refusals(state.limits, situation, asked, entry["time"]):
             over = (one.limit.filter.name, one.limit.entry.version, one.scope)
             if over not in self._over:
                 self._over.add(over)  # those after it are over as well: say it once
