@@ -19,7 +19,8 @@ from odometer_accountant.errors import InvalidRequest, MalformedBody
 from odometer_accountant.mechanisms.charge import COUNT_MAX, Charge
 from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.numerics.loss import Loss, total
-from odometer_accountant.requests.dp_events import DEPTH_MAX, KINDS, REFUSED, charges, convert_event
+from odometer_accountant.requests.dp_event_kinds import KINDS, REFUSED
+from odometer_accountant.requests.dp_events import DEPTH_MAX, charges, convert_event
 from odometer_accountant.service.accountant import Accountant
 from odometer_client.dp_events import event_document
 

@@ -11,7 +11,7 @@ from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.mechanisms.sessions import Session
 from odometer_accountant.requests.aliases import ALIASES, MEANS
 from odometer_accountant.requests.bodies import CreateDataset, ManyCharges, OneCharge, OpenSession
-from odometer_accountant.requests.dp_events import KINDS as EVENTS
+from odometer_accountant.requests.dp_event_kinds import KINDS as EVENTS
 from odometer_accountant.requests.dp_events import charges
 from odometer_accountant.requests.json_input import validated
 from odometer_accountant.requests.suggestions import fields_at, instead
