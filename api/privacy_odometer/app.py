@@ -20,13 +20,13 @@ from odometer_accountant.service.api_keys import KeyRing
 from odometer_accountant.service.sign_ins import SignIns
 from odometer_accountant.stores import open_store
 from privacy_odometer import dashboard, problems
-from privacy_odometer.authentication import Doorkeeper
+from privacy_odometer.authentication import Authenticator
 from privacy_odometer.lanes import Lanes
 from privacy_odometer.metrics import CONTENT_TYPE, page, registry_of
 from privacy_odometer.openapi import describe
 from privacy_odometer.readiness import Readiness
-from privacy_odometer.refusal_log import Causes
-from privacy_odometer.routes.charges import CHARGE, ChargeEndpoint, ChargesFirst
+from privacy_odometer.refusal_log import UnsureLog
+from privacy_odometer.routes.charges import CHARGE, ChargeEndpoint, ChargeShortcut
 from privacy_odometer.routes.endpoint import endpoint
 from privacy_odometer.routes.table import ROUTES, routed
 from privacy_odometer.settings import Settings
@@ -50,10 +50,10 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title=TITLE, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=_lifespan)
     app.state.settings = settings
     app.state.writer_died = False
-    app.state.causes = Causes()
+    app.state.unsure_log = UnsureLog()
     problems.install(app)
-    app.add_middleware(problems.NeverKept)
-    app.add_middleware(ChargesFirst)  # added last, so it comes first
+    app.add_middleware(problems.NoStore)
+    app.add_middleware(ChargeShortcut)  # added last, so it comes first
     for route, operation in routed():
         if operation.name != CHARGE:
             app.add_api_route(
@@ -98,13 +98,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         sink = LoopSink(accountant.writer, settings.slow_after_s)
         app.state.accountant, app.state.ring = accountant, ring
         app.state.sign_ins = SignIns(store, ring, settings.sign_in_s)
-        app.state.door, app.state.lanes = Doorkeeper(ring, settings.slow_after_s), Lanes()
+        app.state.authenticator, app.state.lanes = Authenticator(ring, settings.slow_after_s), Lanes()
         app.state.charges = ChargeEndpoint(
-            accountant, app.state.door, sink, app.state.lanes, app.state.causes
+            accountant, app.state.authenticator, sink, app.state.lanes, app.state.unsure_log
         )
         app.state.readiness = Readiness(accountant, ring, settings.slow_after_s)
         app.state.metrics = registry_of(accountant.writer, app.state.charges.counts)
-        # For the charges that `ChargesFirst` lets pass.
+        # For the charges that `ChargeShortcut` lets pass.
         charge = Route(ROUTES[CHARGE].path, app.state.charges, methods=["POST"])
         app.router.routes.append(charge)
         try:
@@ -125,10 +125,10 @@ async def _healthz() -> dict[str, str]:
 
 async def _readyz(request: Request) -> Response:
     """Whether a charge could be recorded now: the keys can be read and a write is durable."""
-    error = await request.app.state.readiness.why_not()
+    error = await request.app.state.readiness.error()
     if error is None:
         return JSONResponse({"status": "ready"})
-    request.app.state.causes.tell(error)
+    request.app.state.unsure_log.tell(error)
     return problems.problem_response(error)
 
 

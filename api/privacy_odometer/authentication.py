@@ -6,7 +6,7 @@ from odometer_accountant.service.api_keys import Identity, KeyRing, Role, allowe
 from privacy_odometer.threads import in_thread
 
 
-class Doorkeeper:
+class Authenticator:
     """Checks API keys for one event loop. A key in memory needs no thread.
 
     However many unknown tokens come, at most one read of the store is under way.

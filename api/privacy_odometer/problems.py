@@ -23,15 +23,15 @@ from odometer_accountant.errors import (
 log = logging.getLogger("odometer.api")
 
 MEDIA_TYPE = "application/problem+json"
-NEVER_KEPT: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+NO_STORE: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Headers of every answer, unless it sets its own: no cache keeps it, no browser guesses another type."""
 
 
-_NEVER_KEPT = [(name.encode(), text.encode()) for name, text in NEVER_KEPT.items()]
+_NO_STORE = [(name.encode(), text.encode()) for name, text in NO_STORE.items()]
 
 
-class NeverKept:
-    """Adds the headers of `NEVER_KEPT` to every answer of an app that does not set its own."""
+class NoStore:
+    """Adds the headers of `NO_STORE` to every answer of an app that does not set its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class NeverKept:
             if message["type"] == "http.response.start":
                 given = list(message.get("headers", ()))
                 chosen = {name.lower() for name, _ in given}
-                message["headers"] = given + [pair for pair in _NEVER_KEPT if pair[0] not in chosen]
+                message["headers"] = given + [pair for pair in _NO_STORE if pair[0] not in chosen]
             await send(message)
 
         await self._app(scope, receive, sealed if scope["type"] == "http" else send)
@@ -54,7 +54,7 @@ def problem_bytes(error: OdometerError) -> bytes:
 
 def problem_headers(error: OdometerError) -> dict[str, str]:
     """The headers of an error beside its type and length."""
-    headers = dict(NEVER_KEPT)
+    headers = dict(NO_STORE)
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     if error.retryable or error.fields.get("retryable"):
@@ -86,7 +86,7 @@ def install(app: FastAPI) -> None:
 
     async def ours(_: Request, error: Exception) -> Response:
         if isinstance(error, OdometerError):
-            app.state.causes.tell(error)
+            app.state.unsure_log.tell(error)
         return problem_response(error if isinstance(error, OdometerError) else internal_error())
 
     async def http(request: Request, error: Exception) -> Response:

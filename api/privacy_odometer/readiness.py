@@ -26,7 +26,7 @@ class Readiness:
         self._written_at = -KEPT_S
         self._trying: asyncio.Task[OdometerError | None] | None = None
 
-    async def why_not(self) -> OdometerError | None:
+    async def error(self) -> OdometerError | None:
         """The error that a charge would get now; None when it could be recorded."""
         writer = self._accountant.writer
         if not writer.alive:

@@ -19,7 +19,7 @@ _VARIES: Final = re.compile(r"'[^']*'|\S*\d\S*")
 """The parts of a detail that differ between requests: quoted names, and words with digits."""
 
 
-class Causes:
+class UnsureLog:
     """The kinds of unsure answers that were logged lately."""
 
     def __init__(self) -> None:

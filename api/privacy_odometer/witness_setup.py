@@ -72,17 +72,17 @@ def begin(store: Store, witness: FileWitness | None) -> None:
         refuse_to_start(witness.compare(store), store, _named(witness))
 
 
-def is_gone(url: str) -> bool:
+def is_missing(url: str) -> bool:
     """Whether a store is a file that does not exist."""
     return url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists()
 
 
-def refuse_to_make(setting: str, url: str) -> None:
+def refuse_to_create(setting: str, url: str) -> None:
     """Refuse to create the file of a store that the witness knows. Call it before the store is opened.
 
     Raises LedgerRolledBack.
     """
-    if not is_gone(url) or setting in ("", NONE) or not Path(setting).exists():
+    if not is_missing(url) or setting in ("", NONE) or not Path(setting).exists():
         return
     try:
         witness = FileWitness(Path(setting), ledger_name(url))

@@ -21,7 +21,7 @@ from serving import ONE, Live, live
 
 from odometer_accountant.errors import InternalError, LedgerCorrupt, StoreUnavailable, UnknownDataset
 from privacy_odometer import readiness, refusal_log
-from privacy_odometer.refusal_log import Causes
+from privacy_odometer.refusal_log import UnsureLog
 
 MIB = 1024 * 1024
 
@@ -162,7 +162,7 @@ def test_each_kind_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What differs from one request to the next makes no other kind; how many came is said the next time."""
-    said = Causes()
+    said = UnsureLog()
     with caplog.at_level(logging.INFO, "odometer.api"):
         for number in range(50):
             said.tell(StoreUnavailable(f"Could not write d{number}: disk full"))
@@ -183,13 +183,13 @@ def test_the_cause_is_said(caplog: pytest.LogCaptureFixture) -> None:
         except OSError as error:
             raise StoreUnavailable("the append failed") from error
     except StoreUnavailable as error:
-        Causes().tell(error)
+        UnsureLog().tell(error)
     assert "OSError: no space left" in caplog.text
 
 
 def test_kinds_without_end_are_one_kind_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
     """Neither the log nor the memory grows with them."""
-    said = Causes()
+    said = UnsureLog()
     for number in range(1000):
         said.tell(StoreUnavailable("fault " + "ab"[number % 2] * (number // 2)))
     assert len(caplog.records) <= 102

@@ -53,13 +53,13 @@ def _without_a_ledger(stream: str, reason: str, url: str, path: str | None) -> N
     """What has no ledger any more to write the decision into: the witness keeps it."""
     from odometer_accountant.writer.witness import EVERYTHING
     from odometer_accountant.writer.writer import utc_now
-    from privacy_odometer.witness_setup import default_witness, is_gone, open_witness
+    from privacy_odometer.witness_setup import default_witness, is_missing, open_witness
 
     settings = read_settings(**({"store": url} | ({"witness": path} if path else {})))
     found = open_witness(settings.witness or default_witness(), url)
     if found is None:
         end("there is no witness: nothing is refused for its sake", errors.REFUSED)
-    if not is_gone(url) and _is_there(stream, url):
+    if not is_missing(url) and _is_there(stream, url):
         end(
             f"{stream} is not gone: start the service, which freezes what is behind; unfreeze it there",
             errors.REFUSED,

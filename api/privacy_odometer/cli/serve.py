@@ -142,10 +142,10 @@ def _try_store(settings: "Settings") -> None:
     from odometer_accountant.errors import OdometerError
     from odometer_accountant.service.api_keys import KeyRing
     from odometer_accountant.stores import open_store
-    from privacy_odometer.witness_setup import begin, open_witness, refuse_to_make
+    from privacy_odometer.witness_setup import begin, open_witness, refuse_to_create
 
     try:
-        refuse_to_make(settings.witness, settings.store)
+        refuse_to_create(settings.witness, settings.store)
         store = open_store(settings.store, allow_volatile=settings.allow_volatile_store)
         try:
             begin(store, open_witness(settings.witness, settings.store))

@@ -1,4 +1,4 @@
-"""POST /v1/datasets/{dataset}/charges: the hot route, an ASGI endpoint that parses its own body."""
+"""POST /v1/datasets/{dataset}/charges: the hot route, a bare ASGI endpoint."""
 
 import logging
 import re
@@ -19,12 +19,12 @@ from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.api_keys import Identity, Role
 from odometer_accountant.service.request_checks import idempotency_key, is_slug, unknown_dataset
 from odometer_accountant.writer.planner import Outcome
-from privacy_odometer.authentication import Doorkeeper
+from privacy_odometer.authentication import Authenticator
 from privacy_odometer.lanes import Lanes
 from privacy_odometer.metrics import ChargeCounts, outcome_of
-from privacy_odometer.problems import MEDIA_TYPE, NEVER_KEPT, internal_error, problem_bytes, problem_headers
+from privacy_odometer.problems import MEDIA_TYPE, NO_STORE, internal_error, problem_bytes, problem_headers
 from privacy_odometer.raw_request import bearer, header, read_body
-from privacy_odometer.refusal_log import Causes, refused
+from privacy_odometer.refusal_log import UnsureLog, refused
 from privacy_odometer.routes.scheduling import computed
 from privacy_odometer.threads import LoopSink
 
@@ -33,18 +33,18 @@ log = logging.getLogger("odometer.api")
 _KNOWN_BYTES: Final = 12 * 1024 * 1024
 _KNOWN_BODY_MAX: Final = 4096
 _ADVICE_WAIT_S: Final = 2.0
-"""How long a refusal waits for the advice that goes with it."""
+"""Longest wait of a refusal for its advice."""
 CHARGE: Final = "charge"
 _PATH = re.compile(r"/v1/datasets/([^/]+)/charges")
-_NEVER_KEPT = [(name.encode(), text.encode()) for name, text in NEVER_KEPT.items()]
+_NO_STORE = [(name.encode(), text.encode()) for name, text in NO_STORE.items()]
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", MEDIA_TYPE.encode())
 
 
-class ChargesFirst:
-    """Takes a charge to its endpoint ahead of the app's layers and routes, which cost as much as the charge.
+class ChargeShortcut:
+    """Sends a charge straight to its endpoint. The app's layers and routes would cost as much as the charge.
 
-    Whatever is not plainly a charge goes through them as usual.
+    All other requests go through them as usual.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -60,10 +60,10 @@ class ChargesFirst:
         await self._app(scope, receive, send)
 
 
-class KnownRequests:
-    """Requests that were admitted, by their bytes: a training job sends the same body step after step.
+class PreparedRequests:
+    """Prepared charges by the bytes of their requests: a training job sends the same body step after step.
 
-    Bounded in bytes, and entered once a charge was admitted: what was only asked for fills no memory.
+    Bounded in bytes. A request is kept only once its charge was admitted, so refused ones fill no memory.
     """
 
     def __init__(self, most_bytes: int = _KNOWN_BYTES) -> None:
@@ -73,7 +73,7 @@ class KnownRequests:
         self.get = self._prepared.get
 
     def add(self, body: bytes, prepared: PreparedCharge) -> None:
-        """Keep a request; the oldest ones make room."""
+        """Keep a request, and drop the oldest ones above the bound."""
         if len(body) > _KNOWN_BODY_MAX or body in self._prepared:
             return
         self._prepared[body] = prepared
@@ -83,29 +83,34 @@ class KnownRequests:
 
 
 def _bytes_of(body: bytes, prepared: PreparedCharge) -> int:
-    """About what is kept of a request, in bytes: a test holds it to what is."""
+    """About the memory of a kept request, in bytes. A test compares it with the real size."""
     return 8192 + 8 * len(body) + 12288 * len(prepared.charges)
 
 
 class ChargeEndpoint:
-    """Recognises the key, reads, asks the writer, writes the receipt.
+    """Checks the key, reads the body, asks the writer, sends the receipt.
 
-    Requests that are known need no thread: their curves are computed once. A new one is prepared in a lane.
+    A known request needs no thread: its curves were computed before. A new one is prepared in a lane.
     """
 
     def __init__(
-        self, accountant: Accountant, door: Doorkeeper, sink: LoopSink, lanes: Lanes, causes: Causes
+        self,
+        accountant: Accountant,
+        authenticator: Authenticator,
+        sink: LoopSink,
+        lanes: Lanes,
+        unsure_log: UnsureLog,
     ) -> None:
         self._accountant = accountant
-        self._door = door
+        self._authenticator = authenticator
         self._sink = sink
         self._lanes = lanes
-        self._causes = causes
-        self._known = KnownRequests()
+        self._unsure_log = unsure_log
+        self._known = PreparedRequests()
         self.counts = ChargeCounts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started, kind, headers = perf_counter(), _JSON, _NEVER_KEPT
+        started, kind, headers = perf_counter(), _JSON, _NO_STORE
         try:
             body, replayed = await self._charge(scope, receive)
             status = 200 if replayed else 201
@@ -113,7 +118,7 @@ class ChargeEndpoint:
         except OdometerError as error:
             body, status, kind, result = problem_bytes(error), error.status, _PROBLEM, outcome_of(error)
             headers = [(name.encode(), text.encode()) for name, text in problem_headers(error).items()]
-            self._causes.tell(error)
+            self._unsure_log.tell(error)
             self.counts.refuse(CHARGE, error)
         except Exception:
             log.exception("unexpected fault")
@@ -126,8 +131,8 @@ class ChargeEndpoint:
 
     async def _charge(self, scope: Scope, receive: Receive) -> tuple[bytes, bool]:
         headers, name = scope["headers"], scope["path_params"]["dataset"]
-        # The key first: who has none gets nothing read, and nothing computed.
-        identity = await self._door.admit(bearer(header(headers, b"authorization")), Role.charger)
+        # The key comes first: without one, nothing is read and nothing computed.
+        identity = await self._authenticator.admit(bearer(header(headers, b"authorization")), Role.charger)
         body = await read_body(receive)
         key, prepared = header(headers, b"idempotency-key"), self._known.get(body)
         new = prepared is None
@@ -137,7 +142,7 @@ class ChargeEndpoint:
         key = idempotency_key(key)
         if not is_slug(name):
             raise unknown_dataset(name)
-        if prepared.units is not None:  # which shard keeps them is asked of the store
+        if prepared.units is not None:  # the store says which shard keeps them
             stream, command = await self._lanes.reading.run(
                 identity.principal,
                 self._limit_s,
@@ -164,7 +169,7 @@ class ChargeEndpoint:
         return self._sink.slow_after_s
 
     def _prepare(self, name: str, body: bytes, key: str | None, caller: Caller) -> PreparedCharge:
-        """A new request, in a thread. First what is wrong with its form, then with its dataset."""
+        """Prepare a new request, in a thread. Faults of its form come before faults of its dataset."""
         if len(body) <= BODY_MAX:
             body = JsonBody.parse(body)
         once = idempotency_key(key)
@@ -172,7 +177,7 @@ class ChargeEndpoint:
         return self._accountant.prepare(name, body, once=(once, caller))
 
     async def _refusal(self, outcome: Outcome, command: ChargeCommand, identity: Identity) -> OdometerError:
-        """The error of an outcome that is one. That it was refused is said also without time for why."""
+        """The error of a refused outcome. Without time for advice, the refusal goes out without it."""
         try:
             return await self._lanes.quick.run(
                 identity.principal,

@@ -1,4 +1,4 @@
-"""One endpoint for every operation but the hot one: body, key, then the work in a thread."""
+"""The endpoint of every operation except the charge: check the key, read the body, work in a thread."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -22,13 +22,13 @@ from privacy_odometer.refusal_log import refused
 from privacy_odometer.routes.scheduling import QUICK_BYTES, computed
 
 QUERY_MAX: Final = 2048
-"""Longest query of a path that is read, in characters."""
+"""Longest query string, in characters."""
 _BROWSERS: Final = "~browsers"
-"""Who waits for tickets to be looked up; no principal has such a name."""
+"""The name under which sign-in tickets are looked up. No principal can have it."""
 
 
 def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    """The handler of an operation. Refusals in order: 401, 403, 429, 400, 404, 413, 422, 409."""
+    """The handler of an operation. Order of refusals: 401, 403, 429, 400, 404, 413, 422, 409."""
 
     async def handle(request: Request) -> Response:
         if not operation.counted:
@@ -55,7 +55,7 @@ def endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
 
 async def _answer(operation: Operation, request: Request) -> Response:
     state = request.app.state
-    # The key first: who has none gets nothing read, and nothing computed.
+    # The key comes first: without one, nothing is read and nothing computed.
     limit_s: float = state.settings.slow_after_s
     who = await _identity(operation, request, limit_s)
     body = await read_body(request.receive) if operation.body is not None else b""
@@ -94,7 +94,7 @@ async def _identity(operation: Operation, request: Request, limit_s: float) -> I
             lanes: Lanes = state.lanes
             found = await lanes.reading.run(_BROWSERS, limit_s, state.sign_ins.identify, given)
             return allowed(found, operation.role)
-    who: Identity = await state.door.admit(token, operation.role)
+    who: Identity = await state.authenticator.admit(token, operation.role)
     return who
 
 
@@ -119,9 +119,7 @@ def _query(operation: Operation, request: Request) -> Any:
         return None
     try:
         if len(request.scope["query_string"]) > QUERY_MAX:
-            raise InvalidRequest(
-                f"the query has more than {QUERY_MAX} characters, which is the most that is read"
-            )
+            raise InvalidRequest(f"query string is too long: send at most {QUERY_MAX} characters")
         return operation.parsed_query(_each_once(request.query_params))
     except InvalidRequest:
         if "dataset" in request.path_params:
@@ -130,10 +128,10 @@ def _query(operation: Operation, request: Request) -> Any:
 
 
 def _each_once(parameters: QueryParams) -> dict[str, str]:
-    """The parameters of a query. Raises InvalidRequest where one is given twice: one would not count."""
+    """The parameters of a query. Raises InvalidRequest for one given twice, of which one would be lost."""
     found: dict[str, str] = {}
     for name, value in parameters.multi_items():
         if name in found:
-            raise InvalidRequest.of(name[:80], "is given twice: give it once")
+            raise InvalidRequest.of(name[:80], "given twice: give it once")
         found[name] = value
     return found
