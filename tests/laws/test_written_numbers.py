@@ -17,7 +17,8 @@ from odometer_accountant.mechanisms import ANY_MECHANISM
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.requests import json_input
-from odometer_accountant.requests.json_input import Misread, misread, number_of, read_json
+from odometer_accountant.requests.json_input import read_json
+from odometer_accountant.requests.written_numbers import Misread, misread, number_of
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.operations.ledger import OdometerQuery
 from odometer_accountant.stores.memory import MemoryStore

@@ -24,7 +24,8 @@ from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.api_keys import STREAM, KeyRing, Role
 from odometer_accountant.stores import EMPTY_HEAD, Head, NewEntry, Note, Store, Write, open_store
-from odometer_accountant.transfer.export import KEYS, Exported, MovingRefused, export
+from odometer_accountant.transfer.export import Exported, export
+from odometer_accountant.transfer.format import KEYS, MovingRefused
 from odometer_accountant.transfer.import_ import Import, Imported, require_empty
 from odometer_accountant.verify.walk import all_streams, verify
 from tests.support import redis_server
@@ -471,7 +472,7 @@ def test_a_line_that_no_export_writes_is_refused(small: bytes, line: Line) -> No
 
 
 def test_a_line_without_end_is_not_read_into_memory(monkeypatch: pytest.MonkeyPatch, small: bytes) -> None:
-    monkeypatch.setattr("odometer_accountant.transfer.export.LINE_MAX", 200)
+    monkeypatch.setattr("odometer_accountant.transfer.format.LINE_MAX", 200)
     assert "longer than 200 bytes" in refused(small).detail
 
 
@@ -497,7 +498,7 @@ def test_a_charge_over_the_budget_is_found(small: bytes) -> None:
 
 
 def test_an_idempotency_key_twice_is_found_pages_apart(monkeypatch: pytest.MonkeyPatch, small: bytes) -> None:
-    monkeypatch.setattr("odometer_accountant.transfer.import_.PAGE", 1)
+    monkeypatch.setattr("odometer_accountant.transfer.check.PAGE", 1)
 
     def same(entry: Line) -> None:
         if entry["type"] == "charged":

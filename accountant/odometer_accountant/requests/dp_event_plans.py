@@ -11,7 +11,7 @@ from odometer_accountant.errors import InvalidRequest
 from odometer_accountant.mechanisms import ANY_MECHANISM, Mechanism
 from odometer_accountant.mechanisms.charge import COUNT_MAX
 from odometer_accountant.numerics.rounding import decimal
-from odometer_accountant.requests.json_input import invalid
+from odometer_accountant.requests.validation_errors import invalid
 
 Plan = dict[str, tuple[dict[str, Any], int]]
 """Each mechanism once, with how often it runs; by the text of its document."""

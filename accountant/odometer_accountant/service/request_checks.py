@@ -21,8 +21,9 @@ from odometer_accountant.ledger.principals import is_reserved
 from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.requests.effort import check_effort
-from odometer_accountant.requests.json_input import dumps, misread, read_json, understood
+from odometer_accountant.requests.json_input import dumps, read_json, understood
 from odometer_accountant.requests.suggestions import near
+from odometer_accountant.requests.written_numbers import misread
 from odometer_accountant.scopes import DATASET_SCOPE, KINDS, NAME, shard_of, split
 
 Body = bytes

@@ -1,55 +1,17 @@
-"""A ledger as a file, one JSON document a line: its form, how a store is written out, how a file is read.
+"""Writes a ledger, or some of its datasets, to a file."""
 
-    {"format": "privacy-odometer-ledger", "version": 1, "created": "…", "keys": true, "notes": true,
-        "datasets": null}                               (null: all; in the file it is one line)
-    {"stream": "adult", "sequence": 2, "hash": "…"}     the stream's end, then each of its entries:
-    {"entry": 1, "hash": "…", "body": "…"}              the bytes that were hashed; they are ASCII
-    {"entry": 2, "hash": "…", "body": "…"}
-    {"note": "p_…", "salt": "…", "text": "…"}           after all streams
-    {"end": true, "streams": 1, "entries": 2, "notes": 1, "sha256": "…"}    of all bytes before this line
-
-What a store keeps beside the entries (configuration, totals) is not in it: an import counts it again. The
-hash shows that a file is whole; somebody who can rewrite the file can rewrite it too.
-"""
-
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO
 
 from odometer_accountant.errors import LedgerCorrupt, UnknownDataset
 from odometer_accountant.ledger.blobs import CONFIG_BLOB
 from odometer_accountant.ledger.entries import entry_hash
-from odometer_accountant.ledger.findings import Finding
 from odometer_accountant.scopes import holds_losses, shard_parent
 from odometer_accountant.stores import EMPTY_HEAD, Head, Row, Store
+from odometer_accountant.transfer.format import KEYS, NAME, PAGE, VERSION, LineWriter, MovingRefused, Progress
 from odometer_accountant.verify.walk import all_streams
-
-NAME: Final = "privacy-odometer-ledger"
-VERSION: Final = 1
-KEYS: Final = "~keys"
-"""The stream of the API keys."""
-PAGE: Final = 128
-"""Entries read at once: one may have some hundred kB."""
-LINE_MAX: Final = 16 << 20
-"""Bytes of a line at most."""
-_HASH_LENGTH: Final = 64
-
-Progress = Callable[[int], None]
-"""Told how much more is done: entries when writing a file, bytes when reading one."""
-
-
-class MovingRefused(Exception):
-    """A store that cannot be exported or imported into, or a file that is not whole and sound.
-
-    `findings` are the places where the entries contradict themselves.
-    """
-
-    def __init__(self, detail: str, findings: Iterable[Finding] = ()) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.findings = tuple(findings)
 
 
 @dataclass(frozen=True)
@@ -85,7 +47,7 @@ def export(
     for name in sorted(chosen or ()):
         if shard_parent(name) or name == KEYS or store.load(name, [])[0] == EMPTY_HEAD:
             raise UnknownDataset(f"there is no dataset {name[:80]!r} in this store")
-    out = _Out(file)
+    out = LineWriter(file)
     listed = None if chosen is None else sorted(chosen)
     out.write(
         {
@@ -172,126 +134,3 @@ def _notes(store: Store, *, keys: bool) -> Iterator[tuple[str, tuple[str, str]]]
         found = store.notes(sorted(named - seen))
         seen |= named
         yield from ((name, (note.salt, note.text)) for name, note in found.items())
-
-
-class _Out:
-    """Lines, and the hash over them."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._hash = hashlib.sha256()
-
-    def write(self, document: dict[str, Any]) -> None:
-        line = _line(document)
-        self._hash.update(line)
-        self._file.write(line)
-
-    def end(self, streams: int, entries: int, notes: int) -> str:
-        """The last line. Returns the hash of those before it."""
-        sha256 = self._hash.hexdigest()
-        counts = {"streams": streams, "entries": entries, "notes": notes}
-        self._file.write(_line({"end": True, **counts, "sha256": sha256}))
-        self._file.flush()
-        return sha256
-
-
-def _line(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-class Reader:
-    """The documents of a file between its first and its last line. MovingRefused where it is not whole.
-
-    What a document holds has the right types. Whether it is true is for others to find out.
-    """
-
-    def __init__(self, file: BinaryIO, progress: Progress | None = None) -> None:
-        self.header: dict[str, Any] = {}
-        self.sha256 = ""
-        """Of the file, once it was read to its end."""
-        self.counts = {"streams": 0, "entries": 0, "notes": 0}
-        self._file = file
-        self._progress = progress or (lambda _: None)
-        self._hash = hashlib.sha256()
-        self._number = 0
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        self._header()
-        while True:
-            line, document = self._next()
-            if document.get("end") is True:
-                self._end(document)
-                return
-            self._hash.update(line)
-            yield self._known(document)
-
-    def _header(self) -> None:
-        line, document = self._next()
-        if document.get("format") != NAME:
-            raise self._wrong("this is no file that `odometer export` wrote")
-        if document.get("version") != VERSION or isinstance(document["version"], bool):
-            raise self._wrong(
-                f"the file has version {document.get('version')!r}, and this odometer reads {VERSION}: "
-                "take the one that wrote it, or a newer one"
-            )
-        self._hash.update(line)
-        self.header = document
-
-    def _next(self) -> tuple[bytes, dict[str, Any]]:
-        line = self._file.readline(LINE_MAX + 1)
-        self._number += 1
-        self._progress(len(line))
-        if not line.endswith(b"\n"):
-            if len(line) > LINE_MAX:
-                raise self._wrong(f"it is longer than {LINE_MAX:,} bytes")
-            raise self._wrong("the file ends here, without its last line: it was cut off")
-        try:
-            document = json.loads(line)
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            raise self._wrong("it is no JSON object")
-        return line, document
-
-    def _known(self, document: dict[str, Any]) -> dict[str, Any]:
-        kind = next(iter(document), None)
-        fields, texts, count = _KINDS.get(str(kind), (None, (), ""))
-        if fields is None or tuple(document) != fields:
-            raise self._wrong("it is nothing that an export writes")
-        for field, value in document.items():
-            if field in texts:
-                if not (isinstance(value, str) and (field == "text" or value.isascii()) and _utf8(value)):
-                    raise self._wrong(f"{field} is no text that can be kept")
-            elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise self._wrong(f"{field} is no whole number from 1 on")
-        self.counts[count] += 1
-        return document
-
-    def _end(self, document: dict[str, Any]) -> None:
-        if self._file.read(1):
-            raise self._wrong("the file goes on after its last line")
-        if {name: document.get(name) for name in self.counts} != self.counts:
-            found = ", ".join(f"{count} {name}" for name, count in self.counts.items())
-            raise self._wrong(f"the file holds {found}; its last line says otherwise")
-        if document.get("sha256") != self._hash.hexdigest():
-            raise self._wrong("the SHA-256 of the file is another one: it was changed, or is damaged")
-        self.sha256 = self._hash.hexdigest()
-
-    def _wrong(self, what: str) -> MovingRefused:
-        return MovingRefused(f"line {self._number}: {what}")
-
-
-def _utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-# First field → (all fields in order, those that are texts, what they count as).
-_KINDS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], str]]] = {
-    "stream": (("stream", "sequence", "hash"), ("stream", "hash"), "streams"),
-    "entry": (("entry", "hash", "body"), ("hash", "body"), "entries"),
-    "note": (("note", "salt", "text"), ("note", "salt", "text"), "notes"),
-}

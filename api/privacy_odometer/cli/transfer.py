@@ -18,7 +18,8 @@ from privacy_odometer.cli.output import end, plain, plural, stored
 
 if TYPE_CHECKING:
     from odometer_accountant.stores import Store
-    from odometer_accountant.transfer.export import Exported, MovingRefused
+    from odometer_accountant.transfer.export import Exported
+    from odometer_accountant.transfer.format import MovingRefused
     from odometer_accountant.transfer.import_ import Import, Imported
 
 STREAM: Final = "-"
@@ -146,7 +147,7 @@ def _is_new(url: str) -> bool:
 @contextmanager
 def _refusing() -> Iterator[None]:
     """What cannot be moved ends the command, with the places that are wrong."""
-    from odometer_accountant.transfer.export import MovingRefused
+    from odometer_accountant.transfer.format import MovingRefused
 
     try:
         yield

@@ -9,7 +9,7 @@ from odometer_accountant import errors
 from odometer_accountant.budgets.base import LEAST_DELTA
 from odometer_accountant.model import Model
 from odometer_accountant.requests.bodies import Derived
-from odometer_accountant.requests.json_input import as_written
+from odometer_accountant.requests.written_numbers import as_written
 from odometer_accountant.service import responses
 from odometer_accountant.service.operations.operation import (
     KEYED,

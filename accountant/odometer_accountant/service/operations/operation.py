@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from odometer_accountant import errors
 from odometer_accountant.errors import NotFound, OdometerError
 from odometer_accountant.model import Model
-from odometer_accountant.requests.json_input import invalid
+from odometer_accountant.requests.validation_errors import invalid
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.api_keys import Identity, KeyRing, Role
 
