@@ -9,12 +9,11 @@ from odometer_accountant.budgets.base import Budget
 from odometer_accountant.errors import InvalidRequest
 from odometer_accountant.mechanisms import Mechanism
 from odometer_accountant.mechanisms.sessions import Session
-from odometer_accountant.requests.aliases import ALIASES, MEANS
 from odometer_accountant.requests.bodies import CreateDataset, ManyCharges, OneCharge, OpenSession
 from odometer_accountant.requests.dp_event_kinds import KINDS as EVENTS
 from odometer_accountant.requests.dp_events import charges
 from odometer_accountant.requests.json_input import validated
-from odometer_accountant.requests.suggestions import fields_at, instead
+from odometer_accountant.requests.suggestions import ALIASES, MEANS, fields_at, instead
 
 GAUSSIAN = {"kind": "gaussian", "noise_multiplier": 1.0}
 
