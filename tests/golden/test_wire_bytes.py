@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from odometer_accountant.ledger import blobs, fold
+from odometer_accountant.ledger import blobs
+from odometer_accountant.ledger.entry_types import ENTRY_TYPES
 from odometer_accountant.ledger.principals import KEY_ENTRIES
 from odometer_accountant.writer.rotation import TURN_BLOB
 from tests.golden.ledger import opened
@@ -75,7 +76,7 @@ def test_every_type_of_entry_and_blob_is_written() -> None:
     found = [*stored("ledger.txt"), *stored("adopted.txt"), *stored("turns.txt"), *opened.lines(KEYS)]
     entries = [line.split(" ", 3) for line in found if line.startswith("entry ")]
     types = {json.loads(body)["type"] for *_, body in entries}
-    assert types == {"opened", "charged", "held", "settled", *fold._CHANGES, *KEY_ENTRIES}
+    assert types == {*ENTRY_TYPES, *KEY_ENTRIES}
     names = {value.rstrip("/") for name, value in vars(blobs).items() if name.isupper()}
     assert {line.split(" ")[1].partition("/")[0] for line in found if line.startswith("blob ")} == {
         TURN_BLOB,

@@ -21,7 +21,7 @@ from odometer_accountant.errors import (
 from odometer_accountant.ledger import charges
 from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
 from odometer_accountant.ledger.commands import Caller, SettleCommand
-from odometer_accountant.ledger.decisions import Admitted
+from odometer_accountant.ledger.decisions import Admitted, DecisionInput
 from odometer_accountant.ledger.entries import canonical, entry_hash, timestamp
 from odometer_accountant.ledger.fold import fold
 from odometer_accountant.ledger.holds import settle
@@ -251,7 +251,8 @@ def test_a_settlement_computed_higher_than_the_hold_gives_nothing_back_and_takes
     state = fold((row.hash, row.body) for row in rows)
     assert state is not None
     higher = (state.spent.scaled(3),)
-    outcome = settle(state, SettleCommand(2, (1,), higher, "ada"), None, rows[1], state.time)
+    given = DecisionInput(state.time, state.time, None, rows[1])
+    outcome = settle(state, SettleCommand(2, (1,), higher, "ada"), given)
     assert isinstance(outcome, Admitted)
     assert outcome.state.spent == state.spent
 

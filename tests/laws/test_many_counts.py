@@ -16,7 +16,7 @@ from odometer_accountant.ledger.active_budgets import (
     find_refusals,
     surely_allowed,
 )
-from odometer_accountant.ledger.charges import COUNTS_MAX
+from odometer_accountant.ledger.charge_checks import COUNTS_MAX
 from odometer_accountant.ledger.snapshot import load_state
 from odometer_accountant.ledger.totals import Totals
 from odometer_accountant.mechanisms import ANY_MECHANISM

@@ -8,11 +8,14 @@ refuses; it never writes a total without a mark beside those that have one.
 """
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 from odometer_accountant.errors import LedgerCorrupt, OdometerError, StoreUnavailable
 from odometer_accountant.ledger.decisions import admit
 from odometer_accountant.ledger.entries import FORMAT, LATEST
+from odometer_accountant.ledger.entry_parts import Entry
+from odometer_accountant.ledger.entry_types import entry_type
 from odometer_accountant.ledger.findings import Finding
 from odometer_accountant.ledger.fold import apply
 from odometer_accountant.ledger.state import State
@@ -68,6 +71,15 @@ def adopt_all(store: Store) -> None:
             except OdometerError as error:
                 log.exception("%s is refused: %s", name, error.detail)
         after = names[-1]
+
+
+@entry_type("recounted")
+def _recounted(state: State, head: Head, entry: Entry) -> State:
+    """All entries were counted again: the largest limits that earlier formats leave out are known."""
+    budgets = {
+        name: replace(budget, told=budget.largest is not None) for name, budget in state.budgets.items()
+    }
+    return replace(state, head=head, time=entry["time"], budgets=budgets)
 
 
 def _folded(store: Store, stream: str, head: Head) -> State | None:

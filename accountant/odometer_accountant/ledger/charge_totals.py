@@ -1,14 +1,14 @@
-"""The totals after a charge, a hold, or the settlement of a hold. Pure."""
+"""The totals, open holds and open sessions after a charge, a hold, or the settlement of a hold. Pure.
+
+Both the decision on a charge and the fold of its entry use these functions.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from odometer_accountant.ledger.entries import (
-    MARK,
-    WINDOWS_REACHED,
-)
-from odometer_accountant.ledger.entry_parts import affected_by, entry_losses, kinds_of
+from odometer_accountant.ledger.entries import MARK, WINDOWS_REACHED
+from odometer_accountant.ledger.entry_parts import Entry, affected_by, entry_losses, kinds_of
 from odometer_accountant.ledger.session_state import Sessions, moved
 from odometer_accountant.ledger.state import State
 from odometer_accountant.ledger.totals import Lasting, Totals, added, counted_windows
@@ -28,7 +28,10 @@ def charge_totals(
     lasting: Lasting | None = None,
     last_of: int | None = None,
 ) -> Totals:
-    """The totals after a charge that goes on releasing `lasting`, or is the last of session `last_of`."""
+    """The totals after a charge at `time`.
+
+    `lasting`: until when it goes on releasing. `last_of`: the session that it ends.
+    """
     gained = added(state.dataset.grid, state.composition, affected, kinds, losses)
     windows = counted_windows(gained, state.windows)
     totals = state.totals.plus(gained, windows, time, lasting)
@@ -36,21 +39,21 @@ def charge_totals(
 
 
 def charge_changes(state: State, losses: Sequence[Loss]) -> dict[str, Any]:
-    """What a charge changes of a state beside its totals."""
+    """The attributes of a state that a charge changes, beside its totals."""
     changes: dict[str, Any] = {"charges": state.charges + 1}
     if state.shard is not None:
         changes["lexicon"] = state.lexicon.learned(total(state.dataset.grid, losses))
     return changes
 
 
-def reaching(state: State, version: int = WINDOWS_REACHED) -> State:
-    """The state after an entry of that format, whose windows say what of them is open."""
+def with_reached_windows(state: State, version: int = WINDOWS_REACHED) -> State:
+    """The state after an entry of that format: its windows state the part of their counts that is open."""
     if state.reached == state.windows and state.version >= version:
         return state
     return replace(state, reached=state.windows, version=max(state.version, version))
 
 
-def step_lasts(step: Mapping[str, Any], number: int) -> tuple[Lasting | None, int | None]:
+def step_lasting(step: Mapping[str, Any], number: int) -> tuple[Lasting | None, int | None]:
     """(how long a step of a session goes on releasing, the session that it is the last one of).
 
     `number` is that of the step's own entry.
@@ -65,8 +68,8 @@ def sessions_after(state: State, head: Head, by: str, step: Mapping[str, Any]) -
     return moved(state.sessions, head.sequence, head.hash[:MARK], by, step)
 
 
-def counted_in(state: State, affected: AffectedScopes, time: str) -> dict[str, str]:
-    """The windows that a charge is counted in: what a hold needs to know when it is settled."""
+def window_names(state: State, affected: AffectedScopes, time: str) -> dict[str, str]:
+    """By scope@window, the windows that count a charge at `time`; the settlement of a hold needs them."""
     scopes = affected.scopes(state.composition)
     return {
         in_window(scope, window): window_name(window, time)
@@ -75,19 +78,19 @@ def counted_in(state: State, affected: AffectedScopes, time: str) -> dict[str, s
 
 
 def open_holds(holds: Mapping[int, str], time: str) -> dict[int, str]:
-    """Those that can still be settled at `time`."""
+    """The holds that can still be settled at `time`."""
     return {number: expires for number, expires in holds.items() if expires >= time}
 
 
-def refund(grid: Grid, held: Mapping[str, Any], used: Sequence[Loss], composition: str) -> dict[str, Loss]:
-    """What each scope of a `held` entry gets back. Raises ValueError when more was used than was held."""
+def refund(grid: Grid, held: Entry, used: Sequence[Loss], composition: str) -> dict[str, Loss]:
+    """The unused loss of a hold, by scope. Raises ValueError when more was used than was held."""
     losses = entry_losses(grid, held)
     back = [loss.minus(part) for loss, part in zip(losses, used, strict=True)]
     return added(grid, composition, affected_by(held), kinds_of(held), back)
 
 
-def settle_totals(state: State, held: Mapping[str, Any], used: Sequence[Loss], time: str) -> Totals:
-    """The totals at `time` after a hold is settled for the losses `used`."""
+def settle_totals(state: State, held: Entry, used: Sequence[Loss], time: str) -> Totals:
+    """The totals at `time` after a hold is settled for the losses `used`. Raises as `refund` does."""
     grid, composition = state.dataset.grid, state.composition
     back = refund(grid, held, used, composition)
     if "expires" not in held:

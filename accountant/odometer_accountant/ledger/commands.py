@@ -1,4 +1,4 @@
-"""What is asked of a ledger: a charge made ready to be decided, and every command."""
+"""The commands that a stream of the ledger takes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,18 +6,17 @@ from typing import Any
 
 from odometer_accountant.budgets.base import Budget
 from odometer_accountant.errors import InvalidRequest
+from odometer_accountant.ledger.entry_parts import end_key, settlement_key
 from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.numerics.loss import Loss
-from odometer_accountant.requests.bodies import (
-    CreateDataset,
-)
+from odometer_accountant.requests.bodies import CreateDataset
 from odometer_accountant.scopes import AffectedScopes
 from odometer_accountant.stores import Head
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: a principal, and for whom else it may ask."""
+    """Who sends a request: a principal, and the principals on whose behalf it may charge."""
 
     principal: str
     team: str | None = None
@@ -26,22 +25,43 @@ class Caller:
     """Principals on whose behalf it may charge; `*` for any."""
     admin: bool = False
     against: Callable[[str, bool], str | None] | None = field(default=None, compare=False, repr=False)
-    """What stands against charging on behalf of somebody, who may be named in `acts_for` or not."""
+    """(name, whether `acts_for` names it) -> why nobody can be charged under that name; None if one can."""
+
+
+class Command:
+    """A command. `decisions.decides` registers the function that decides on a type of command."""
+
+    principal: str
+    """Who sends it."""
+
+    @property
+    def entry_number(self) -> int | None:
+        """The number of the earlier entry that the command names; None when it names none."""
+        return None
+
+
+class KeyedCommand(Command):
+    """A command that is carried out once for each key."""
+
+    @property
+    def ledger_key(self) -> str:
+        """The key under which the store finds the command's entry."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class ChargeCommand:
-    """Charge a dataset, once per (caller, key); ahead of the work when what is prepared is a hold."""
+class ChargeCommand(KeyedCommand):
+    """Charge a dataset, once per (caller, key); before the work, where the prepared charge is a hold."""
 
     prepared: PreparedCharge
     principal: str
-    """Whose charge it is."""
+    """The principal that is charged."""
     key: str
     by: str | None = None
-    """Who asked on the principal's behalf."""
+    """The caller, where it charges on the principal's behalf."""
     team: str | None = None
     barred: str | None = None
-    """Why nobody can be charged under that name, as of now: what was charged before is answered again."""
+    """Why nobody can be charged under that name now; an earlier charge is still answered again."""
 
     @property
     def affected(self) -> AffectedScopes:
@@ -53,74 +73,73 @@ class ChargeCommand:
 
 
 @dataclass(frozen=True)
-class SettleCommand:
-    """Settle a hold for what was used of it."""
+class SettleCommand(KeyedCommand):
+    """Settle a hold: charge the part that was used."""
 
     hold: int
     """The number of the entry that made it."""
     used: tuple[int, ...]
+    """Releases that went out, one number per charge."""
     losses: tuple[Loss, ...]
-    """Of what was used, one per charge."""
+    """Of the used part, one per charge."""
     principal: str
     admin: bool = False
     mark: str = ""
-    """What the hash of that entry starts with."""
+    """The start of the hash of that entry."""
     sanitised: Mapping[str, Any] | None = None
-    """The figure that it is settled at, as the ledger holds it; the losses are lowered to it."""
+    """The sanitised figure that it is settled at, as the ledger holds it; the losses are lowered to it."""
     refused: InvalidRequest | None = None
-    """Why it is not taken unless it was before."""
+    """Why a new settlement is refused; an earlier one is still answered again."""
 
     @property
     def ledger_key(self) -> str:
         return settlement_key(self.hold)
 
-
-def settlement_key(hold: int) -> str:
-    """The key of a hold's settlement: there can be one. No principal has such a name."""
-    return f"~settled/{hold}"
+    @property
+    def entry_number(self) -> int:
+        return self.hold
 
 
 @dataclass(frozen=True)
-class EndCommand:
-    """End a session at no cost: by its last above answer, or because nothing more will be asked."""
+class EndCommand(KeyedCommand):
+    """End a session without a charge: by its last above answer, or because no query follows."""
 
     session: int
     """The number of the entry that opened it."""
     mark: str
-    """What the hash of that entry starts with."""
+    """The start of the hash of that entry."""
     principal: str
     admin: bool = False
     run: int | None = None
-    """Of a last above answer: the run that it ends."""
+    """Only for a last above answer: the run that it ends."""
     key: str | None = None
-    """Of a last above answer: its key."""
+    """Only for a last above answer: its key."""
     opened: str = ""
-    """Of a last above answer: when the session was opened; left out, before all else."""
+    """Only for a last above answer: when the session was opened. "" is earlier than any time."""
 
     @property
     def ledger_key(self) -> str:
         return end_key(self.session)
 
-
-def end_key(session: int) -> str:
-    """The key of a session's end at no cost: there can be one. No principal has such a name."""
-    return f"~ended/{session}"
+    @property
+    def entry_number(self) -> int:
+        return self.session
 
 
 @dataclass(frozen=True)
-class DeriveCommand:
-    """Record what was made of a release, once per (caller, key)."""
+class DeriveCommand(KeyedCommand):
+    """Record an artefact that was derived from a release, once per (caller, key)."""
 
     parent: int
-    """The number of the entry that it was made of."""
+    """The number of the entry that it was derived from."""
     description: str
     principal: str
-    """Whose record it is."""
+    """The principal that the record names."""
     key: str
     by: str | None = None
-    """Who asked on the principal's behalf."""
+    """The caller, where it records on the principal's behalf."""
     refused: InvalidRequest | None = None
-    """Why it is not taken unless it was before."""
+    """Why a new record is refused; an earlier one is still answered again."""
     barred: str | None = None
     """Why nothing new can be recorded under that name."""
 
@@ -133,9 +152,13 @@ class DeriveCommand:
     def ledger_key(self) -> str:
         return f"{self.by or self.principal}/{self.key}"
 
+    @property
+    def entry_number(self) -> int:
+        return self.parent
+
 
 @dataclass(frozen=True)
-class OpenCommand:
+class OpenCommand(Command):
     """Open a dataset."""
 
     request: CreateDataset
@@ -143,8 +166,8 @@ class OpenCommand:
 
 
 @dataclass(frozen=True)
-class SetBudgetCommand:
-    """Add a budget (no `if_match`) or change one (its etag)."""
+class SetBudgetCommand(Command):
+    """Add a budget (no `if_match`), or change one (`if_match` is its etag)."""
 
     budget: Budget
     principal: str
@@ -152,55 +175,38 @@ class SetBudgetCommand:
 
 
 @dataclass(frozen=True)
-class AddPartitionsCommand:
-    """Give a dataset further partitions."""
+class AddPartitionsCommand(Command):
+    """Add partitions to a dataset."""
 
     partitions: tuple[str, ...]
     principal: str
 
 
 @dataclass(frozen=True)
-class CloseCommand:
-    """Take no more charges."""
+class CloseCommand(Command):
+    """Close a dataset: it takes no more charges."""
 
     principal: str
 
 
 @dataclass(frozen=True)
-class FreezeCommand:
-    """Admit nothing more: a history that was seen is gone."""
+class FreezeCommand(Command):
+    """Freeze a dataset: entries that were seen are gone, so nothing more is admitted."""
 
     seen: Head
     principal: str = "service"
 
 
 @dataclass(frozen=True)
-class UnfreezeCommand:
-    """Go on after a person has looked."""
+class UnfreezeCommand(Command):
+    """Accept the loss of entries and go on, after a person has looked."""
 
     reason: str
     principal: str
 
 
 @dataclass(frozen=True)
-class LookCommand:
-    """Nothing is asked but whether the history that was seen is still there."""
+class LookCommand(Command):
+    """Change nothing: only check that the entries that were seen are still there."""
 
     principal: str = "service"
-
-
-Keyed = ChargeCommand | SettleCommand | EndCommand | DeriveCommand
-"""What is done once for each key."""
-Command = (
-    ChargeCommand
-    | SettleCommand
-    | EndCommand
-    | DeriveCommand
-    | OpenCommand
-    | SetBudgetCommand
-    | AddPartitionsCommand
-    | CloseCommand
-    | FreezeCommand
-    | UnfreezeCommand
-    | LookCommand
-)

@@ -72,6 +72,11 @@ class BudgetVersion:
         return replace(self, largest=largest, told=told and before.told)
 
 
+def parse_budgets(documents: Mapping[str, Any]) -> dict[str, BudgetVersion]:
+    """Budgets by name, from their documents in an entry."""
+    return {name: BudgetVersion.parse(item) for name, item in documents.items()}
+
+
 class Dataset(Model):
     """What is protected, as bound by its first entry."""
 

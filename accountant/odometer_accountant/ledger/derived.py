@@ -1,32 +1,36 @@
-"""The decision on an entry that says what was made of a release. Pure."""
+"""Records of artefacts derived from a release: the decision, and the fold of their entry `derived`. Pure."""
 
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
-from odometer_accountant.errors import Forbidden, InvalidRequest, KeyReused, LedgerCorrupt
+from odometer_accountant.errors import Forbidden, InvalidRequest, KeyReused
 from odometer_accountant.ledger.commands import DeriveCommand
-from odometer_accountant.ledger.decisions import Decision, Replayed, admit
+from odometer_accountant.ledger.decisions import Decision, DecisionInput, admit, decides
 from odometer_accountant.ledger.entries import canonical, content
+from odometer_accountant.ledger.entry_parts import Entry, caller_key
+from odometer_accountant.ledger.entry_types import entry_type, is_release
+from odometer_accountant.ledger.replay import replay
 from odometer_accountant.ledger.state import State
-from odometer_accountant.stores import Row
+from odometer_accountant.stores import Head, Row
 
 DEPTH_MAX: Final = 64
-"""So many steps may lie between a charge and what was made of it."""
+"""The most steps between a charge and an artefact derived from it."""
 
 
-def derive(
-    state: State, command: DeriveCommand, known: Row | None, parent: Row | None, time: str
-) -> Decision:
-    """Post-processing costs nothing, so this is for the record alone: no budget is asked, no total moves.
+@decides(DeriveCommand)
+def derive(state: State, command: DeriveCommand, given: DecisionInput) -> Decision:
+    """Record a derived artefact. Post-processing costs nothing: no budget is asked, no total changes.
 
-    A closed dataset takes it too: it says what came of what went out.
+    A closed dataset takes the record too: it only documents an earlier release.
     """
-    if known is not None:
-        return _again(state, command, known)
+    if given.known is not None:
+        row = given.known
+        return replay(state, command, row, lambda entry: _check_same(command, row, entry))
     if command.refused is not None:
         raise command.refused
     if command.barred is not None:
         raise Forbidden(command.barred)
-    depth = 1 + depth_of(state, command.parent, parent)
+    depth = 1 + depth_of(state, command.parent, given.named)
     if depth > DEPTH_MAX:
         raise InvalidRequest.of(
             "parent",
@@ -35,7 +39,7 @@ def derive(
         )
     document = {
         "type": "derived",
-        "time": time,
+        "time": given.time,
         "principal": command.principal,
         "key": command.key,
         "command": command.document,
@@ -46,10 +50,28 @@ def derive(
     return admit(state, document, command.ledger_key)
 
 
-def depth_of(state: State, number: int, row: Row | None, field: str = "parent") -> int:
-    """How many steps lie between a charge and this entry; 0 for a charge.
+def _check_same(command: DeriveCommand, known: Row, entry: Entry) -> None:
+    """Raise KeyReused unless the entry `known` is the same record."""
+    same = entry["type"] == "derived" and entry["principal"] == command.principal
+    if not same or canonical(entry["command"]) != canonical(command.document):
+        raise KeyReused(
+            f"key {command.key!r} was used for something else (entry {known.sequence}): "
+            "nothing was recorded; use a new key for a new entry",
+            sequence=known.sequence,
+        )
 
-    Raises InvalidRequest about `field` for what let nothing out, LedgerCorrupt for what was changed.
+
+@entry_type("derived", key=caller_key)
+def _derived(state: State, head: Head, entry: Entry) -> State:
+    if not 0 < int(entry["command"]["parent"]) < head.sequence:
+        raise ValueError("it comes of no earlier entry")
+    return replace(state, head=head, time=entry["time"])
+
+
+def depth_of(state: State, number: int, row: Row | None, field: str = "parent") -> int:
+    """The number of steps between a charge and this entry; 0 for a charge.
+
+    Raises InvalidRequest about `field` for an entry that released nothing, LedgerCorrupt for a changed one.
     """
     name = state.dataset.name
     if row is None or not 0 < number <= state.head.sequence:
@@ -67,27 +89,3 @@ def depth_of(state: State, number: int, row: Row | None, field: str = "parent") 
     if entry["type"] == "settled":
         hint = f"it settles hold {entry['hold']}: name that entry"
     raise InvalidRequest.of(field, f"entry {number} is of type {entry['type']} and let nothing out: {hint}")
-
-
-def is_release(entry: dict[str, Any]) -> bool:
-    """Whether something went out with an entry: it has a loss, and does not only say how much was used."""
-    return "losses" in entry and entry["type"] != "settled"
-
-
-def _again(state: State, command: DeriveCommand, known: Row) -> Decision:
-    entry = content(known, state.stream)
-    whose = (entry.get("by", entry.get("principal")), entry.get("key"))
-    if whose != (command.by or command.principal, command.key):
-        raise LedgerCorrupt(
-            f"key {command.key!r} leads to entry {known.sequence}, which is not its own: "
-            "nothing was recorded; run odometer verify",
-            sequence=known.sequence,
-        )
-    same = entry["type"] == "derived" and entry["principal"] == command.principal
-    if not same or canonical(entry["command"]) != canonical(command.document):
-        raise KeyReused(
-            f"key {command.key!r} was used for something else (entry {known.sequence}): "
-            "nothing was recorded; use a new key for a new entry",
-            sequence=known.sequence,
-        )
-    return Replayed(known, state)

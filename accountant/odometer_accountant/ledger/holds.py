@@ -1,4 +1,4 @@
-"""The decision on settling a hold for what was used of it. Pure."""
+"""Settling a hold for the part that was used: the decision, and the fold of its entry `settled`. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,32 +12,42 @@ from odometer_accountant.errors import (
     UnknownHold,
 )
 from odometer_accountant.ledger.charge_totals import settle_totals
-from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
+from odometer_accountant.ledger.checkpoints import check_checkpoint, checkpoint, is_checkpoint
 from odometer_accountant.ledger.commands import SettleCommand
-from odometer_accountant.ledger.decisions import Decision, Replayed, admit
+from odometer_accountant.ledger.decisions import Decision, DecisionInput, admit, decides
 from odometer_accountant.ledger.entries import FORMAT, LATEST, canonical, content, hold_id, says_more
-from odometer_accountant.ledger.entry_parts import entry_losses
+from odometer_accountant.ledger.entry_parts import (
+    Entry,
+    entry_loss,
+    entry_losses,
+    owner_of,
+    settlement_key,
+)
+from odometer_accountant.ledger.entry_types import entry_type
+from odometer_accountant.ledger.replay import replay
 from odometer_accountant.ledger.sanitised import check_sanitised, check_told
 from odometer_accountant.ledger.state import State
-from odometer_accountant.scopes import DATASET_SCOPE
-from odometer_accountant.stores import Row
+from odometer_accountant.numerics.grid import Grid
+from odometer_accountant.numerics.loss import Loss
+from odometer_accountant.stores import Head, Row
 
 
-def settle(state: State, command: SettleCommand, known: Row | None, held: Row | None, time: str) -> Decision:
-    """Once, by its maker or an admin, before it expires, and for no more than was held.
+@decides(SettleCommand)
+def settle(state: State, command: SettleCommand, given: DecisionInput) -> Decision:
+    """Settle once, by the maker of the hold or an admin, before it expires, for at most what was held.
 
-    A closed dataset's holds can still be settled: that only says what was not used.
+    A hold of a closed dataset can still be settled: that only says which part was not used.
     """
-    name, number = state.dataset.name, command.hold
-    entry = held_entry(held, number, name, command.mark)
-    called = hold_id(state.shard, number, held.hash if held else command.mark)
-    maker = entry.get("by", entry["principal"])
-    if not command.admin and command.principal != maker:
+    name, number, time = state.dataset.name, command.hold, given.time
+    entry = held_entry(given.named, number, name, command.mark)
+    called = hold_id(state.shard, number, given.named.hash if given.named else command.mark)
+    if not command.admin and command.principal != owner_of(entry):
         raise Forbidden(
             f"hold {called} of dataset {name} is somebody else's: its maker or an admin settles it"
         )
-    if known is not None:
-        return _again(state, command, known, called)
+    if given.known is not None:
+        row = given.known
+        return replay(state, command, row, lambda entry: _check_same(command, called, row, entry))
     if command.refused is not None:
         raise command.refused
     if entry["expires"] < time:
@@ -67,10 +77,40 @@ def settle(state: State, command: SettleCommand, known: Row | None, held: Row | 
     }
     if command.sanitised is not None:
         document["sanitised"] = command.sanitised
-    if (state.head.sequence + 1) % CHECKPOINT_EVERY == 0:
-        document["totals"] = settle_totals(state, document["held"], used, time).of(DATASET_SCOPE).encode()
+    if is_checkpoint(state.head.sequence + 1):
+        document["totals"] = checkpoint(settle_totals(state, document["held"], used, time))
     later = state.windows or says_more(canonical(entry["command"]).decode())
     return admit(state, document, command.ledger_key, LATEST if later else FORMAT)
+
+
+def _check_same(command: SettleCommand, called: str, known: Row, entry: Entry) -> None:
+    """Raise HoldSettled unless the entry `known` settles the hold for the same numbers and figure."""
+    if tuple(entry["used"]) != command.used:
+        raise HoldSettled(
+            f"hold {called} was settled for {entry['used']} (entry {known.sequence}), once and for all",
+            sequence=known.sequence,
+        )
+    if entry.get("sanitised") != command.sanitised:
+        raise HoldSettled(
+            f"hold {called} was settled at another figure (entry {known.sequence}), once and for all",
+            sequence=known.sequence,
+        )
+
+
+def _change(grid: Grid, entry: Entry) -> tuple[Entry, Loss, Loss]:
+    return entry["held"], entry_loss(grid, entry), entry_loss(grid, entry["held"])
+
+
+@entry_type("settled", losses=_change, key=lambda entry: settlement_key(entry["hold"]))
+def _settled(state: State, head: Head, entry: Entry) -> State:
+    if entry["hold"] not in state.holds:
+        raise ValueError(f"it settles hold {entry['hold']}, which is not open")
+    if state.holds[entry["hold"]] < entry["time"]:
+        raise ValueError(f"it settles hold {entry['hold']}, which had expired")
+    totals = settle_totals(state, entry["held"], entry_losses(state.dataset.grid, entry), entry["time"])
+    check_checkpoint(head.sequence, entry, totals)
+    holds = {number: end for number, end in state.holds.items() if number != entry["hold"]}
+    return state.moved(head, entry["time"], totals, holds=holds)
 
 
 def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[str, Any]:
@@ -89,7 +129,7 @@ def held_entry(row: Row | None, number: int, name: str, mark: str = "") -> dict[
 
 
 def open_entry(row: Row | None, number: int, name: str) -> dict[str, Any]:
-    """The entry of a hold that a ledger has among its open ones. Raises LedgerCorrupt where it is none."""
+    """The entry of a hold that the state lists as open. Raises LedgerCorrupt when that entry is no hold."""
     try:
         return held_entry(row, number, name)
     except UnknownHold as error:
@@ -100,9 +140,9 @@ def open_entry(row: Row | None, number: int, name: str) -> dict[str, Any]:
 
 
 def held_part(entry: Mapping[str, Any], *, lasting: bool) -> dict[str, Any]:
-    """What a settlement repeats of the hold, so that the ledger can be counted in one pass.
+    """The part of a hold's entry that its settlement repeats, so that one pass can count the ledger.
 
-    `lasting`: also until when windows count it as open.
+    `lasting`: with the time until which windows count it as open.
     """
     names = ("command", "losses", "principal", "team", "windows", *(("expires",) if lasting else ()))
     return {name: entry[name] for name in names if name in entry}
@@ -113,7 +153,7 @@ def check_used(entry: Mapping[str, Any], used: tuple[int, ...]) -> None:
     counts = [item["count"] for item in entry["command"]["charges"]]
     if len(used) != len(counts):
         raise InvalidRequest.of(
-            "used", f"the hold has {len(counts)} charges, and so many numbers are needed, not {len(used)}"
+            "used", f"the hold has {len(counts)} charges, got {len(used)} numbers: give one for each charge"
         )
     for place, (number, count) in enumerate(zip(used, counts, strict=True), 1):
         if number > count:
@@ -122,23 +162,3 @@ def check_used(entry: Mapping[str, Any], used: tuple[int, ...]) -> None:
                 f"{number} is more than the {count} that were held (charge {place}): "
                 "what went out beyond a hold needs a charge of its own",
             )
-
-
-def _again(state: State, command: SettleCommand, known: Row, called: str) -> Decision:
-    entry = content(known, state.stream)
-    if entry.get("hold") != command.hold:
-        raise LedgerCorrupt(
-            f"the settlement of hold {called} is not where it should be: run odometer verify",
-            sequence=known.sequence,
-        )
-    if tuple(entry["used"]) != command.used:
-        raise HoldSettled(
-            f"hold {called} was settled for {entry['used']} (entry {known.sequence}), once and for all",
-            sequence=known.sequence,
-        )
-    if entry.get("sanitised") != command.sanitised:
-        raise HoldSettled(
-            f"hold {called} was settled at another figure (entry {known.sequence}), once and for all",
-            sequence=known.sequence,
-        )
-    return Replayed(known, state)

@@ -1,6 +1,6 @@
-"""The decisions on sessions beside their charges: may a step be taken, and the end at no cost. Pure."""
+"""Sessions: whether a step may be taken, the free end of one, and its entry `session_closed`. Pure."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from odometer_accountant.errors import (
@@ -13,21 +13,26 @@ from odometer_accountant.errors import (
     UnknownSession,
 )
 from odometer_accountant.ledger.commands import EndCommand
-from odometer_accountant.ledger.decisions import Decision, Replayed, admit
+from odometer_accountant.ledger.decisions import Decision, DecisionInput, admit, decides
 from odometer_accountant.ledger.entries import WINDOWS_REACHED, content, entry_id
+from odometer_accountant.ledger.entry_parts import Entry, affected_by, end_key
+from odometer_accountant.ledger.entry_types import entry_type
+from odometer_accountant.ledger.replay import replay
 from odometer_accountant.ledger.session_state import (
     SESSIONS_MAX,
     SESSIONS_OF_ONE_MAX,
     Answer,
     Opening,
     SessionState,
+    ended,
 )
 from odometer_accountant.ledger.state import State
-from odometer_accountant.stores import Row
+from odometer_accountant.ledger.totals import counted_windows
+from odometer_accountant.stores import Head, Row
 
 
 def check_step(state: State, step: Opening | Answer | None, by: str) -> None:
-    """Raise unless `by` may open a session, or it may be charged for this answer, now."""
+    """Raise unless `by` may open a session, or this answer may be charged, now."""
     if isinstance(step, Answer):
         found = session_of(state, step.number, step.mark, step.principal, admin=step.admin)
         check_kept(state, entry_id(step.number, step.mark), step.opened)
@@ -43,7 +48,7 @@ def check_step(state: State, step: Opening | Answer | None, by: str) -> None:
 
 
 def _check_room(state: State, opener: str) -> None:
-    """Raise TooManySessions when the dataset or the opener has as many open sessions as may be."""
+    """Raise TooManySessions when the dataset or the opener has the most open sessions that it may have."""
     name = state.dataset.name
     how = f"`odometer sessions {name}` lists them, `odometer close-session {name} SESSION` closes one"
     if len(state.sessions) >= SESSIONS_MAX:
@@ -61,7 +66,7 @@ def _check_room(state: State, opener: str) -> None:
 def session_of(state: State, number: int, mark: str, principal: str, *, admin: bool) -> SessionState:
     """An open session that `principal` may answer and close.
 
-    Raises SessionClosed (that there was one is the caller's to know), UnknownSession, Forbidden.
+    Raises SessionClosed (the caller must know that there was one), UnknownSession, Forbidden.
     """
     name, called = state.dataset.name, entry_id(number, mark)
     found = state.sessions.get(number)
@@ -82,8 +87,8 @@ def check_owner(session: str, opener: str, principal: str, *, admin: bool) -> No
 def check_kept(state: State, session: str, opened: str) -> None:
     """Raise SessionClosed for answers of a session that was opened before entries were lost.
 
-    Answers of it may be among them: the ledger then has it in a run that is over, or open after its last
-    above answer, and what follows would go out on what was paid for something else.
+    Its answers may be among the lost entries. The ledger may then hold it in a run that is over, or as open
+    after its last above answer, and the next answer would go out without being paid for.
     """
     if state.accepted_loss is not None and opened <= state.accepted_loss.time:
         raise SessionClosed(
@@ -103,18 +108,17 @@ def check_run(state: State, session: str, found: SessionState, run: int) -> None
         )
 
 
-def end(state: State, command: EndCommand, known: Row | None, time: str, opened: Row | None) -> Decision:
-    """Once. A session of a closed dataset can end too: nothing is charged.
-
-    `opened` is the entry that opened it.
-    """
+@decides(EndCommand)
+def end(state: State, command: EndCommand, given: DecisionInput) -> Decision:
+    """End a session once. A session of a closed dataset can end too: nothing is charged."""
     number = command.session
-    if known is not None:
-        return _again(state, command, known)
+    if given.known is not None:
+        row = given.known
+        return replay(state, command, row, lambda entry: _check_same(state, command, row, entry))
     found = session_of(state, number, command.mark, command.principal, admin=command.admin)
     document: dict[str, Any] = {
         "type": "session_closed",
-        "time": time,
+        "time": given.time,
         "principal": command.principal,
         "session": number,
         "above": found.above,
@@ -125,12 +129,34 @@ def end(state: State, command: EndCommand, known: Row | None, time: str, opened:
         document |= {"above": found.above + 1, "run": command.run, "key": command.key}
     if not state.windows:
         return admit(state, document, command.ledger_key)
-    document["opened"] = opened_part(opened, state.dataset.name, number, command.mark)
+    document["opened"] = opened_part(given.named, state.dataset.name, number, command.mark)
     return admit(state, document, command.ledger_key, WINDOWS_REACHED)
 
 
+def _check_same(state: State, command: EndCommand, known: Row, entry: Entry) -> None:
+    """Raise SessionClosed unless the entry `known` is the same end: any end, or the same last answer."""
+    same = command.run, command.key, command.principal  # keys are each caller's own
+    if command.run is None or (entry.get("run"), entry.get("key"), entry["principal"]) == same:
+        return
+    raise SessionClosed(
+        f"session {entry_id(command.session, command.mark)} of dataset {state.dataset.name} is closed (entry "
+        f"{known.sequence}): open another one to ask more",
+        sequence=known.sequence,
+    )
+
+
+@entry_type("session_closed", key=lambda entry: end_key(entry["session"]))
+def _session_closed(state: State, head: Head, entry: Entry) -> State:
+    sessions = ended(state.sessions, entry["session"])
+    after = replace(state, head=head, time=entry["time"], sessions=sessions)
+    if "opened" not in entry:
+        return after
+    windows = counted_windows(affected_by(entry["opened"]).scopes(state.composition), state.windows)
+    return replace(after, totals=state.totals.ended(entry["session"], windows, entry["time"]))
+
+
 def opened_part(row: Row | None, name: str, number: int, mark: str) -> dict[str, Any]:
-    """Whose odometers a session moves, from the entry that opened it. Raises LedgerCorrupt."""
+    """The scopes that a session charges, from the entry that opened it. Raises LedgerCorrupt."""
     if row is None or not row.hash.startswith(mark):
         raise LedgerCorrupt(
             f"entry {number} of dataset {name}, which opened a session, is not there: run odometer verify",
@@ -139,24 +165,7 @@ def opened_part(row: Row | None, name: str, number: int, mark: str) -> dict[str,
     return part_of(content(row, name))
 
 
-def part_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What the entry that opens a session says of whose odometers it moves."""
+def part_of(entry: Entry) -> dict[str, Any]:
+    """The part of a session's first entry that names the scopes it charges."""
     command = {part: entry["command"][part] for part in ("group", "partitions") if part in entry["command"]}
     return {"command": command, **{part: entry[part] for part in ("principal", "team") if part in entry}}
-
-
-def _again(state: State, command: EndCommand, known: Row) -> Decision:
-    entry, called = content(known, state.stream), entry_id(command.session, command.mark)
-    if entry.get("session") != command.session:
-        raise LedgerCorrupt(
-            f"the end of session {called} is not where it should be: run odometer verify",
-            sequence=known.sequence,
-        )
-    same = command.run, command.key, command.principal  # keys are each caller's own
-    if command.run is None or (entry.get("run"), entry.get("key"), entry["principal"]) == same:
-        return Replayed(known, state)
-    raise SessionClosed(
-        f"session {called} of dataset {state.dataset.name} is closed (entry {known.sequence}): open another "
-        "one to ask more",
-        sequence=known.sequence,
-    )

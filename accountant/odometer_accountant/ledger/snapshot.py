@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odometer_accountant.errors import LedgerCorrupt, LedgerRolledBack, StoreUnavailable
 from odometer_accountant.ledger.adoption import adopt
@@ -14,15 +14,16 @@ from odometer_accountant.ledger.blobs import (
     TOTALS,
     WINDOWS,
 )
-from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
+from odometer_accountant.ledger.checkpoints import last_checkpoint
 from odometer_accountant.ledger.entries import canonical, check_format, content, contents, entry_hash
-from odometer_accountant.ledger.entry_parts import affected_by, entry_losses
+from odometer_accountant.ledger.entry_parts import Entry
+from odometer_accountant.ledger.entry_types import loss_change
 from odometer_accountant.ledger.session_state import Sessions, load
 from odometer_accountant.ledger.state import State, read_holds
 from odometer_accountant.ledger.stored_counts import BESIDE
 from odometer_accountant.ledger.totals import InWindow, Totals
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Loss, total
+from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.scopes import DATASET_SCOPE
 from odometer_accountant.stores import EMPTY_HEAD, Head, Row, Store, View
 
@@ -216,7 +217,7 @@ def recount_recent(store: Store, state: State) -> None:
     lowered beside them is found before anything is admitted on it. `odometer verify` counts all of them.
     """
     name, head, grid = state.stream, state.head, state.dataset.grid
-    checkpoint = head.sequence // CHECKPOINT_EVERY * CHECKPOINT_EVERY
+    checkpoint = last_checkpoint(head.sequence)
     after = max(0, checkpoint - 1)
     try:
         rows = store.entries(name, after, head.sequence - after)
@@ -237,18 +238,10 @@ def recount_recent(store: Store, state: State) -> None:
         )
 
 
-def count_entry(
-    grid: Grid, composition: str, spent: Loss, entry: Mapping[str, Any], scope: str = DATASET_SCOPE
-) -> Loss:
-    """A scope's total after one more entry, whatever its type. Not for kinds of mechanisms."""
-    if entry["type"] not in ("charged", "held", "settled"):
-        return spent
-    about = entry["held"] if entry["type"] == "settled" else entry
-    if scope not in affected_by(about).scopes(composition):
-        return spent
-    if entry["type"] == "settled":
-        spent = spent.minus(total(grid, entry_losses(grid, about)))
-    return spent.plus(total(grid, entry_losses(grid, entry)))
+def count_entry(grid: Grid, composition: str, spent: Loss, entry: Entry, scope: str = DATASET_SCOPE) -> Loss:
+    """A scope's total after one more entry of any type. Not for kinds of mechanisms."""
+    change = loss_change(grid, composition, entry)
+    return spent if change is None or scope not in change.scopes else change.after(spent)
 
 
 def check_history(store: Store, stream: str, seen: KnownHead | None, state: State | None) -> None:

@@ -205,8 +205,8 @@ class State:
                 partitions=tuple(document.get("partitions", ())),
                 holds=read_holds(holds),
                 sessions=load(sessions),
-                frozen=_head(document.get("frozen")),
-                accepted_loss=_accepted_loss(document.get("amnesty")),
+                frozen=parse_head(document.get("frozen")),
+                accepted_loss=parse_accepted_loss(document.get("amnesty")),
                 shard=document.get("shard"),
                 reached={kind: tuple(found) for kind, found in document.get("reached", {}).items()},
                 version=document.get("format", FORMAT),
@@ -243,11 +243,13 @@ class State:
         return found
 
 
-def _head(pair: Sequence[Any] | None) -> Head | None:
+def parse_head(pair: Sequence[Any] | None) -> Head | None:
+    """A head from its stored (sequence, hash)."""
     return None if pair is None else Head(int(pair[0]), str(pair[1]))
 
 
-def _accepted_loss(parts: Sequence[Any] | None) -> AcceptedLoss | None:
+def parse_accepted_loss(parts: Sequence[Any] | None) -> AcceptedLoss | None:
+    """An accepted loss from its stored (sequence, hash, time)."""
     return None if parts is None else AcceptedLoss(Head(int(parts[0]), str(parts[1])), str(parts[2]))
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from odometer_accountant.ledger.blobs import scope_blob
-from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY
+from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY, last_checkpoint
 from odometer_accountant.ledger.entries import content, contents, row_at
-from odometer_accountant.ledger.entry_parts import affected_by, entry_losses
+from odometer_accountant.ledger.entry_types import loss_change
 from odometer_accountant.ledger.snapshot import with_blobs
 from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.numerics.loss import Loss, total
+from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.queries import readings
 from odometer_accountant.queries.advice import finite
 from odometer_accountant.queries.readings import fixed_plan
@@ -34,7 +34,6 @@ _INT64_MAX: Final = 2**62
 _SCOPES_MAX: Final = 1000
 _ORDER_DIGITS: Final = 12
 """In which a history of partitions counts the orders."""
-_COUNTING: Final = ("opened", "charged", "held", "settled")
 
 
 def series(store: Store, state: State, points: int) -> list[dict[str, Any]]:
@@ -87,20 +86,24 @@ def _steps(store: Store, state: State) -> Iterator[_Step]:
     zero = Loss.zero(grid)
     while after < state.head.sequence and (rows := store.entries(name, after, FOLD_MAX)):
         for row, entry in zip(rows, contents(rows, name), strict=True):
-            if row.sequence > state.head.sequence or entry["type"] not in _COUNTING:
+            if row.sequence > state.head.sequence:
                 continue
-            if entry["type"] == "opened":
+            if row.sequence == 1:
                 yield _Step(row.sequence, entry["time"], zero, zero, None)
+            change = loss_change(grid, state.composition, entry)
+            if change is None:
                 continue
-            settled = entry["type"] == "settled"
-            about = entry["held"] if settled else entry
-            taken = total(grid, entry_losses(grid, about)) if settled else zero
-            scopes = affected_by(about).scopes(state.composition)
             parts = None
-            if DATASET_SCOPE not in scopes:
-                named = [places[scope] for scope in scopes if scope in places]
+            if DATASET_SCOPE not in change.scopes:
+                named = [places[scope] for scope in change.scopes if scope in places]
                 parts = np.array(named, dtype=np.int16)
-            yield _Step(row.sequence, entry["time"], total(grid, entry_losses(grid, entry)), taken, parts)
+            yield _Step(
+                row.sequence,
+                entry["time"],
+                change.gained,
+                zero if change.taken is None else change.taken,
+                parts,
+            )
         after = rows[-1].sequence
 
 
@@ -163,7 +166,7 @@ def _difference(more: Sequence[int], less: Sequence[int], kind: np.dtype[Any]) -
 
 
 def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int, str, Loss]]:
-    last = state.head.sequence // CHECKPOINT_EVERY
+    last = last_checkpoint(state.head.sequence) // CHECKPOINT_EVERY
     step = max(1, last / points)
     wanted = sorted({max(1, round(step * index)) for index in range(1, points + 1)})
     for number in wanted:

@@ -10,7 +10,7 @@ from odometer_accountant.errors import (
     IfMatchRequired,
     UnknownBudget,
 )
-from odometer_accountant.ledger.administration import etag
+from odometer_accountant.ledger.budget_changes import etag
 from odometer_accountant.ledger.commands import (
     SetBudgetCommand,
 )

@@ -13,7 +13,7 @@ from odometer_accountant.errors import (
     OdometerError,
     TooMuchToCompute,
 )
-from odometer_accountant.ledger.charges import check_fits_dataset
+from odometer_accountant.ledger.charge_checks import check_fits_dataset
 from odometer_accountant.ledger.commands import (
     Caller,
     ChargeCommand,

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from odometer_accountant.errors import KeyReused, LedgerCorrupt, UnknownSession
-from odometer_accountant.ledger.commands import Caller, ChargeCommand, EndCommand, end_key
+from odometer_accountant.ledger.commands import Caller, ChargeCommand, EndCommand
 from odometer_accountant.ledger.entries import content, entry_id, row_at
+from odometer_accountant.ledger.entry_parts import end_key
 from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.ledger.session_state import Answer, Opening, SessionState
 from odometer_accountant.ledger.sessions import check_kept, check_owner, check_run, session_of

@@ -24,19 +24,17 @@ from odometer_accountant.ledger import carried
 from odometer_accountant.ledger.commands import (
     ChargeCommand,
     Command,
-    DeriveCommand,
     EndCommand,
     FreezeCommand,
-    Keyed,
+    KeyedCommand,
     LookCommand,
     SettleCommand,
-    settlement_key,
 )
 from odometer_accountant.ledger.dataset import entry_format
 from odometer_accountant.ledger.decide import decide, frozen_error, lost_shard
 from odometer_accountant.ledger.decisions import Admitted, Decision, Refused, admit
 from odometer_accountant.ledger.entries import content, row_at
-from odometer_accountant.ledger.entry_parts import affected_by, kinds_of
+from odometer_accountant.ledger.entry_parts import affected_by, kinds_of, settlement_key
 from odometer_accountant.ledger.hold_owners import Holders
 from odometer_accountant.ledger.snapshot import (
     KnownHead,
@@ -208,7 +206,7 @@ class Book:
                 outcome = self._with_a_place(outcome, job.command, draft, now)
             if isinstance(outcome, Admitted):
                 draft.take(outcome)
-                if isinstance(job.command, Keyed):
+                if isinstance(job.command, KeyedCommand):
                     number = outcome.state.head.sequence
                     known[job.command.ledger_key] = Row(number, outcome.entry.hash, outcome.entry.body)
                 elif before is not None:
@@ -420,7 +418,7 @@ class Book:
     def _held(self, stream: str, state: State | None, jobs: Sequence[Submission]) -> dict[int, Row]:
         """The entries that settlements and descendants name."""
         found: dict[int, Row] = {}
-        for number in {_about(job.command) for job in jobs}:
+        for number in {job.command.entry_number for job in jobs}:
             if number is not None and state is not None and 0 < number <= state.head.sequence:
                 row = row_at(self._store, stream, state.head, number)
                 found |= {} if row is None else {number: row}
@@ -571,7 +569,7 @@ def replace_totals(state: State, totals: Totals) -> State:
 
 
 def _keys(jobs: Sequence[Submission]) -> list[str]:
-    return [job.command.ledger_key for job in jobs if isinstance(job.command, Keyed)]
+    return [job.command.ledger_key for job in jobs if isinstance(job.command, KeyedCommand)]
 
 
 def _said(row: Row, stream: str) -> dict[str, Any]:
@@ -582,22 +580,13 @@ def _said(row: Row, stream: str) -> dict[str, Any]:
         return {}
 
 
-def _about(command: Command) -> int | None:
-    """The number of the entry that a command names."""
-    if isinstance(command, SettleCommand):
-        return command.hold
-    if isinstance(command, EndCommand):
-        return command.session
-    return command.parent if isinstance(command, DeriveCommand) else None
-
-
 def _judge(
     state: State | None, command: Command, known: dict[str, Row], now: str, held: dict[int, Row]
 ) -> Outcome:
     if isinstance(command, LookCommand):
         return Refused(NotFound("nothing was asked"), state)
-    row = known.get(command.ledger_key) if isinstance(command, Keyed) else None
-    number = _about(command)
+    row = known.get(command.ledger_key) if isinstance(command, KeyedCommand) else None
+    number = command.entry_number
     about = None if number is None else held.get(number)
     settled = known.get(settlement_key(row.sequence)) if row and isinstance(command, ChargeCommand) else None
     try:
