@@ -1,4 +1,4 @@
-"""The base of every document: a frozen pydantic model without unknown fields, and its numbers as text."""
+"""The base class of all documents: frozen, without unknown fields. Numbers as the text that ledgers hold."""
 
 import math
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from pydantic import (
 )
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-"""A finite JSON number: no string, no boolean, no negative zero. It means its shortest decimal."""
+"""A finite JSON number: not a string, boolean or negative zero. It stands for its shortest decimal."""
 
 
 Whole = Annotated[int, Field(strict=True)]
-"""A JSON whole number: no string, no boolean, no fraction."""
+"""A whole JSON number: not a string, boolean or fraction."""
 
 
 def _kind_is_told(schema: dict[str, Any]) -> None:
-    """In a schema, `kind` is required: by it alone is known which of several forms a document has.
+    """Make `kind` required in the schema: it tells which of several forms a document has.
 
-    In Python it is the class's own, and need not be given.
+    In Python it has the value of the class, and need not be given.
     """
     kind = schema.get("properties", {}).get("kind", {})
     if "const" in kind:
@@ -32,14 +32,14 @@ def _kind_is_told(schema: dict[str, Any]) -> None:
 
 
 class Model(BaseModel):
-    """A frozen document that takes no unknown field."""
+    """A frozen document. Unknown fields are refused."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, json_schema_extra=_kind_is_told
     )
 
     numbers: ClassVar[set[str]] = set()
-    """Names of the fields of all documents that hold numbers, one or several."""
+    """Names of all fields, in any document, that hold a number or several."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -50,28 +50,28 @@ class Model(BaseModel):
     @field_validator("*", mode="after")
     @classmethod
     def _not_negative_zero(cls, value: Any) -> Any:
-        # On the field as a whole, so that its bounds stay bounds of a number (and of its JSON schema).
+        # On the whole field, so that its bounds remain bounds of a number, also in the JSON schema.
         return not_negative_zero(value) if isinstance(value, float) else value
 
 
 def not_negative_zero(number: float) -> float:
-    """The number, which is no negative zero. Raises ValueError."""
+    """The number. Raises ValueError for negative zero."""
     if number == 0 and math.copysign(1.0, number) < 0:
         raise ValueError("negative zero is not a number this service takes: write 0")
     return number
 
 
 def _holds_numbers(annotation: Any) -> bool:
-    """Whether a field's type is a float, one or none, or a tuple of them."""
+    """Whether the type of a field is a float, an optional float, or a tuple of floats."""
     return annotation is float or any(_holds_numbers(part) for part in get_args(annotation))
 
 
 STORED: Final = {"stored": True}
-"""Context of validation in which a ledger's own charges are read: what was taken once stays readable."""
+"""Validation context for documents from a ledger: charges of earlier versions stay readable."""
 
 
 def floats_to_text(value: Any) -> Any:
-    """A document as a ledger holds it: every float as its shortest decimal string."""
+    """A document in the form that a ledger holds: every float as its shortest decimal string."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, dict):
@@ -82,13 +82,13 @@ def floats_to_text(value: Any) -> Any:
 
 
 def text_to_floats(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `floats_to_text`: decimal strings are numbers again, in the fields that hold numbers."""
+    """The inverse of `floats_to_text`: decimal strings become numbers, in fields that hold numbers."""
     return {name: _text_to_floats(value, name in Model.numbers) for name, value in document.items()}
 
 
 def _text_to_floats(value: Any, number: bool) -> Any:
     if isinstance(value, Mapping):
-        # A field of numbers by name: its keys are names that people chose.
+        # A field of numbers by name: its keys are chosen by people.
         return (
             {key: _text_to_floats(item, True) for key, item in value.items()}
             if number

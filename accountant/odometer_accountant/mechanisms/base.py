@@ -40,11 +40,11 @@ def _plain(text: str, info: ValidationInfo) -> str:
 
 
 PLAIN: Final = AfterValidator(_plain)
-"""Of text that people read: one line, and all of it can be seen. What a ledger holds is taken as it is."""
+"""A constraint on text for people: one line of visible characters. Text from a ledger is not checked."""
 
 
 DEPTH_MAX: Final = 4
-"""Of mechanisms within mechanisms."""
+"""Most mechanisms within each other."""
 
 
 class Mechanism(Model):
@@ -60,14 +60,14 @@ class Mechanism(Model):
 
     title: ClassVar[str]
     purpose: ClassVar[str]
-    """What it is for, one sentence."""
+    """Its use, in one sentence."""
     formula: ClassVar[str]
     source: ClassVar[str]
     """Paper and theorem."""
     adjacencies: ClassVar[frozenset[Adjacency]] = EVERY_ADJACENCY
-    """Where the analysis holds."""
+    """The adjacencies under which the analysis holds."""
     elsewhere: ClassVar[str] = ""
-    """What to use under the other adjacencies."""
+    """The mechanism to use under the other adjacencies."""
     avoid: ClassVar[str] = ""
     """When not to use it."""
     samplable: ClassVar[bool] = False
@@ -102,10 +102,10 @@ class Mechanism(Model):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if "kind" not in cls.model_fields:
-            return  # what some mechanisms share is none
+            return  # a common base of several mechanisms
         kind = cls.model_fields["kind"].default
         if Mechanism.registry.setdefault(kind, cls) is not cls:
-            raise TypeError(f"two mechanisms call themselves {kind!r}")
+            raise TypeError(f"two mechanisms are named {kind!r}")
 
     def curve(self, grid: Grid) -> Curve:
         """The loss of one release on `grid`: an upper bound of every coordinate."""
@@ -117,62 +117,62 @@ class Mechanism(Model):
         return None
 
     def less_delta(self, factor: float) -> Self | None:
-        """The same release with its δ over `factor`, 1 or more, and nothing else; None when it has none."""
+        """The same release with its δ divided by `factor`, 1 or more; None when it has no δ."""
         del factor
         return None
 
     def parts(self) -> "tuple[Mechanism, ...]":
-        """The mechanisms that this one is made of."""
+        """The mechanisms inside this one."""
         return ()
 
     def depth(self) -> int:
-        """1 for a mechanism without parts, else one more than its deepest part."""
+        """1 for a mechanism without parts, else 1 more than the depth of its deepest part."""
         return 1 + max((part.depth() for part in self.parts()), default=0)
 
     def analysed_under(self) -> frozenset[Adjacency]:
-        """Where the analysis holds with these parameters, whatever its parts are."""
+        """The adjacencies of the analysis with these parameters, without regard to its parts."""
         return self.adjacencies
 
     def instead(self) -> str:
-        """What to use under the other adjacencies."""
+        """The mechanism to use under the other adjacencies."""
         return self.elsewhere
 
     def valid_under(self) -> frozenset[Adjacency]:
-        """Where the analysis holds, of this mechanism and of its parts."""
+        """The adjacencies under which this mechanism and all its parts are analysed."""
         return self.analysed_under().intersection(*(part.valid_under() for part in self.parts()))
 
     def first_invalid(self, adjacency: Adjacency) -> "Mechanism | None":
-        """This mechanism, or the part of it, that is not analysed under `adjacency`; None when all are."""
+        """This mechanism or the first part of it that is not analysed under `adjacency`; None when all are."""
         if adjacency not in self.analysed_under():
             return self
         return next((found for part in self.parts() if (found := part.first_invalid(adjacency))), None)
 
     def notes(self) -> "tuple[str, ...]":
-        """What the caller should know of how this and its parts are charged; mostly nothing."""
+        """Notes for the caller on how this and its parts are charged; usually none."""
         own = self.note()
         return (*((own,) if own else ()), *(note for part in self.parts() for note in part.notes()))
 
     def as_gaussian(self) -> float | None:
-        """Noise multiplier, rounded down, of a Gaussian mechanism whose pair of outputs dominates this one's.
+        """Noise multiplier, rounded down, of a Gaussian mechanism that dominates this one.
 
-        None when there is none: a discrete Gaussian, for one, is no such thing.
+        None when there is none, as for a discrete Gaussian.
         """
         return None
 
     def note(self) -> str | None:
-        """What the caller should know of how this is charged, without its parts; None for nothing."""
+        """A note for the caller on how this is charged, without its parts; None for no note."""
         return None
 
     def document(self) -> dict[str, Any]:
-        """The JSON document, without what was not given."""
+        """The JSON document, without fields that were not given."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 if TYPE_CHECKING:
     Base = Mechanism
 else:
-    # Any mechanism of the registry: resolved in the package's __init__, when all are known.
-    # Its schema is kept short: spelled out, every mechanism would hold every other, to any depth.
+    # Any mechanism of the registry. Resolved in the __init__ of the package, when all are known.
+    # Its schema is short: in full, every mechanism would contain every other, to any depth.
     Base = Annotated[
         ForwardRef("AnyMechanism"),
         WithJsonSchema({"type": "object", "title": "mechanism", "required": ["kind"]}),
@@ -180,7 +180,7 @@ else:
 
 
 class Around(Mechanism):
-    """What mechanisms around one other, their `base`, share."""
+    """A mechanism around one other, its `base`."""
 
     if TYPE_CHECKING:
         base: Base
@@ -198,22 +198,22 @@ class Around(Mechanism):
 
 
 def bounded(value: float, least: float, most: float) -> float:
-    """`value` brought into the range that a field takes."""
+    """`value`, clipped to the range of a field."""
     return min(max(value, least), most)
 
 
 Monotone = Annotated[bool | None, Field(strict=True)]
-"""That all scores or queries move in one direction when one unit's data goes: the caller's claim."""
+"""The caller's claim that all scores or queries change in one direction when one unit is removed."""
 MONOTONE: Final = "monotone"
 NONE_MONOTONE: Final = (
     "a unit that is replaced makes some scores rise while others fall, so none are monotone there: state ε "
     "as of other scores, twice as much for the same noise, and leave monotone out"
 )
-"""Why the claim is refused under replace_one, and what works."""
+"""The reason to refuse the claim under replace_one, with what works instead."""
 
 
 class OneDirection(Mechanism):
-    """What mechanisms share whose ε is half where all scores or queries move in one direction."""
+    """A mechanism whose ε is half where all scores or queries change in one direction."""
 
     if TYPE_CHECKING:
         monotone: Monotone
@@ -221,7 +221,7 @@ class OneDirection(Mechanism):
     @field_validator(MONOTONE, mode="after", check_fields=False)
     @classmethod
     def _true_or_not_said(cls, value: bool | None) -> bool | None:
-        return value or None  # the document without it stands for the same charge
+        return value or None  # the document without the field means the same charge
 
     def analysed_under(self) -> frozenset[Adjacency]:
         return self.adjacencies - {Adjacency.replace_one} if self.monotone else self.adjacencies

@@ -11,9 +11,9 @@ from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Loss
 
 COUNT_MAX = 1_000_000_000
-
-
+"""Most releases of one charge."""
 ITEMS_MAX = 256
+"""Most charges of one request."""
 
 
 class Charge(Model):
@@ -26,8 +26,12 @@ class Charge(Model):
 
     @classmethod
     def of_ledger(cls, document: Mapping[str, Any]) -> Self:
-        """As a ledger holds it: taken by this version or an earlier, laxer one. Raises ValueError."""
+        """From the document in a ledger, also where an earlier version had weaker checks.
+
+        Raises ValueError.
+        """
         return cls.model_validate(text_to_floats(document), context=STORED)
 
     def loss(self, grid: Grid) -> Loss:
+        """The loss of all releases together."""
         return self.mechanism.curve(grid).times(self.count)

@@ -1,4 +1,4 @@
-"""Curves that several mechanisms have: those of pure ε and of a Gaussian."""
+"""Curves that several mechanisms share, of pure ε and of a Gaussian, and a check of stated curves."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.rounding import decimal, round_down
 
 ROUNDED: Final = Fraction(1, 10**5)
-"""So much of itself may a stated divergence be off by: other tools print six digits of a float."""
+"""Relative error that a stated divergence may have: other tools print six digits of a float."""
 
 
 def contradiction(points: Sequence[tuple[float, float]]) -> str | None:
@@ -71,7 +71,7 @@ def _moment(order: float, divergence: float) -> tuple[Fraction, Fraction]:
 
 
 def pure_curve(epsilon: float, grid: Grid, *, pure: Amount | None = None, delta: Amount = 0) -> Curve:
-    """What an (ε, δ)-DP release of which nothing more is known loses, at most.
+    """The largest loss of a release that is (ε, δ)-DP, with nothing more known.
 
     epsilon: in nats, 0 to 1e6, rounded up where it is no decimal itself; `pure` is then the exact one.
     """
