@@ -142,7 +142,7 @@ class Mechanism(Model):
         return self.analysed_under().intersection(*(part.valid_under() for part in self.parts()))
 
     def first_invalid(self, adjacency: Adjacency) -> "Mechanism | None":
-        """This mechanism or the first part of it that is not analysed under `adjacency`; None when all are."""
+        """This mechanism or the first part of it that is not analysed under `adjacency`; None for none."""
         if adjacency not in self.analysed_under():
             return self
         return next((found for part in self.parts() if (found := part.first_invalid(adjacency))), None)
@@ -171,7 +171,7 @@ class Mechanism(Model):
 if TYPE_CHECKING:
     Base = Mechanism
 else:
-    # Any mechanism of the registry. Resolved in the __init__ of the package, when all are known.
+    # Any mechanism of the registry. Resolved in the package when all are known.
     # Its schema is short: in full, every mechanism would contain every other, to any depth.
     Base = Annotated[
         ForwardRef("AnyMechanism"),
