@@ -1,40 +1,29 @@
-"""Principals and their keys, as the entries of the stream `~keys` say. Pure.
+"""Principals and their API keys: the fold of the entries of the stream `~keys`. Pure.
 
-A principal is who is charged; a key is how it is recognised. A principal has any number of keys, and keeps
-its odometer whatever becomes of them.
+A principal is charged; a key identifies it. A principal has any number of keys, and keeps its odometer when
+they end.
 
     key_created        a key, and the principal that it was made for: both are new
-    key_revoked        a key is out of use for good
+    key_revoked        a key is revoked for good
 
 and from format 4 on:
 
     principal_created  a principal without a key
-    principal_changed  its role, team and whom it acts for, as they are from now on
+    principal_changed  its new role, team and the principals it acts for
     name_erased        its name is gone, and stays its own
     key_added          one more key of a principal
-    key_rotated        a key takes the place of another, which ends a while later
-    key_expired        the time of a key is over, whatever a clock says afterwards
+    key_rotated        a key replaces another, which ends later
+    key_expired        a key has expired, whatever a clock says afterwards
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-KEY_ENTRIES: Final = (
-    "key_created",
-    "key_revoked",
-    "principal_created",
-    "principal_changed",
-    "name_erased",
-    "key_added",
-    "key_rotated",
-    "key_expired",
-)
-"""Every type of an entry of the API keys."""
 RESERVED: Final = frozenset({"anyone", "command-line", "embedded", "first-start", "recovery", "service"})
-"""What entries call somebody who is no principal: nobody else can be charged under such a name."""
+"""Names in entries for writers that are no principals: nobody can be charged under one."""
 _MINTED: Final = re.compile(r"[pkn]_[0-9a-f]{16}")
 
 
@@ -149,28 +138,15 @@ class Register:
         }
 
     def apply(self, entry: Mapping[str, Any]) -> str | None:
-        """Take an entry in, and return the principal that it is about, if it changed one.
+        """Apply an entry, and return the principal that it changed, if any.
 
         Raises KeyError, TypeError or ValueError for one that contradicts what came before.
         """
         self.time = max(self.time, str(entry.get("time", "")))
-        kind = entry["type"]
-        if kind == "key_created":
-            self._created(entry)
-            return self._added(entry)
-        if kind == "principal_created":
-            return self._created(entry)
-        if kind == "principal_changed":
-            return self._changed(entry)
-        if kind == "name_erased":
-            return self._erased(entry)
-        if kind == "key_added":
-            return self._added(entry)
-        if kind == "key_rotated":
-            return self._rotated(entry)
-        if kind in ("key_revoked", "key_expired"):
-            return self._ended(entry, kind)
-        raise ValueError(f"it has the unknown type {kind!r}")
+        apply = _APPLY.get(entry["type"])
+        if apply is None:
+            raise ValueError(f"it has the unknown type {entry['type']!r}")
+        return apply(self, entry)
 
     def _created(self, entry: Mapping[str, Any]) -> str:
         name = str(entry["principal"])
@@ -186,6 +162,10 @@ class Register:
         )
         self._claimed(entry)
         return name
+
+    def _created_with_key(self, entry: Mapping[str, Any]) -> str:
+        self._created(entry)
+        return self._added(entry)
 
     def _claimed(self, entry: Mapping[str, Any]) -> None:
         if "name_claim" not in entry:
@@ -244,11 +224,11 @@ class Register:
         self._keep(replace(new, replaces=old.id, rotated=time))
         return old.principal
 
-    def _ended(self, entry: Mapping[str, Any], kind: str) -> str | None:
+    def _ended(self, entry: Mapping[str, Any]) -> str | None:
         before = self.keys.get(str(entry["id"]))
-        if before is None:  # as ever: what is out of use is out of use
+        if before is None:  # an unknown key cannot be used either
             return None
-        revoked = kind == "key_revoked"
+        revoked = entry["type"] == "key_revoked"
         self._keep(replace(before, revoked=before.revoked or revoked, expired=before.expired or not revoked))
         return before.principal
 
@@ -258,3 +238,18 @@ class Register:
             self.ending.pop(key.id, None)
         else:
             self.ending[key.id] = key.expires
+
+
+_APPLY: Final[Mapping[str, Callable[[Register, Mapping[str, Any]], str | None]]] = {
+    "key_created": Register._created_with_key,
+    "key_revoked": Register._ended,
+    "principal_created": Register._created,
+    "principal_changed": Register._changed,
+    "name_erased": Register._erased,
+    "key_added": Register._added,
+    "key_rotated": Register._rotated,
+    "key_expired": Register._ended,
+}
+"""By entry type, the method that applies it."""
+KEY_ENTRIES: Final = tuple(_APPLY)
+"""Every type of entry of the API keys."""
