@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import odometer_accountant.queries.history
+import odometer_accountant.queries.scopes
 from odometer_accountant.budgets.approximate import if_stopped_now
 from odometer_accountant.ledger.entry_parts import entry_losses
 from odometer_accountant.ledger.snapshot import count_entry
@@ -123,7 +124,7 @@ def test_each_entry_is_read_once_however_many_partitions_it_names(
 
 def test_who_spent_says_when_there_are_more_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that just ends would look complete."""
-    monkeypatch.setattr(odometer_accountant.queries.history, "_SCOPES_MAX", 3)
+    monkeypatch.setattr(odometer_accountant.queries.scopes, "_SCOPES_MAX", 3)
     with opened() as service:
         for number in range(4):
             found = service.spend("d")

@@ -15,7 +15,8 @@ from odometer_accountant.numerics import conversions
 from odometer_accountant.numerics.grid import CURRENT_GRID
 from odometer_accountant.numerics.loss import Loss, total
 from odometer_accountant.queries.advice import finite
-from odometer_accountant.queries.readings import Reading, loss_document, plan_readings
+from odometer_accountant.queries.reading import Reading, loss_document
+from odometer_accountant.queries.readings import plan_readings
 from odometer_accountant.requests.json_input import validated
 
 _FIXED = "Only if every charge and the moment of stopping were fixed in advance."

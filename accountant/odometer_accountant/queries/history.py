@@ -1,4 +1,4 @@
-"""What a dataset's ledger looked like over time, who spent it, and its pages. Reads only."""
+"""Reads the history of a dataset, and its entries in pages."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -6,18 +6,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from odometer_accountant.ledger.blobs import scope_blob
 from odometer_accountant.ledger.checkpoints import CHECKPOINT_EVERY, last_checkpoint
 from odometer_accountant.ledger.entries import content, contents, row_at
 from odometer_accountant.ledger.entry_types import loss_change
-from odometer_accountant.ledger.snapshot import with_blobs
 from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.queries import readings
 from odometer_accountant.queries.advice import finite
-from odometer_accountant.queries.readings import fixed_plan
-from odometer_accountant.queries.receipts import left_of
+from odometer_accountant.queries.reading import whole
 from odometer_accountant.scopes import DATASET_SCOPE
 from odometer_accountant.stores import Row, Store
 
@@ -31,7 +28,6 @@ PARTITIONED_FOLD_MAX: Final = 8192
 _ADDITIONS_MAX: Final = 2**21
 """Additions to partitions that one history may take."""
 _INT64_MAX: Final = 2**62
-_SCOPES_MAX: Final = 1000
 _ORDER_DIGITS: Final = 12
 """In which a history of partitions counts the orders."""
 
@@ -44,7 +40,7 @@ def series(store: Store, state: State, points: int) -> list[dict[str, Any]]:
         moments = []  # checkpoints know nothing of partitions: better one true point than a line too low
     else:
         moments = list(_checkpoints(store, state, points - 1))
-    now = (state.head.sequence, state.time, readings.whole(state))
+    now = (state.head.sequence, state.time, whole(state))
     if not moments or moments[-1][0] != now[0]:
         moments.append(now)
     return [_point(state, *moment) for moment in moments]
@@ -183,74 +179,6 @@ def _thin(moments: int, points: int) -> list[int]:
     if moments <= points:
         return list(range(moments))
     return sorted({round(index * (moments - 1) / max(1, points - 1)) for index in range(points)})
-
-
-def spend(store: Store, state: State) -> dict[str, Any]:
-    """The totals of each principal and of each kind of mechanism, as plans of their own.
-
-    At most 1000 of each, by name; `more` says whether there are others, which `scopes` has in pages.
-    """
-    delta = float(state.dataset.delta)
-    principals, more_principals = _scopes(store, state, "principal/", delta)
-    mechanisms, more_mechanisms = _scopes(store, state, "mechanism/", delta)
-    return {
-        "by_principal": [{"principal": name, "name": note, **numbers} for name, note, numbers in principals],
-        "by_mechanism": [{"kind": name, **numbers} for name, _, numbers in mechanisms],
-        "more": more_principals or more_mechanisms,
-        "delta": delta,
-        "holds": "Each alone, as a plan fixed in advance, for comparison: parts do not add up to the whole.",
-    }
-
-
-def _scopes(
-    store: Store, state: State, kind: str, delta: float
-) -> tuple[list[tuple[str, str | None, dict[str, Any]]], bool]:
-    """The first of a kind, and whether there are more."""
-    prefix = scope_blob(kind)
-    blobs = store.blobs(state.dataset.name, prefix, "", _SCOPES_MAX + 1)
-    found = []
-    names = [name.removeprefix(prefix) for name, _ in blobs[:_SCOPES_MAX]]
-    notes = store.notes(names) if kind == "principal/" else {}
-    for name, (_, blob) in zip(names, blobs[:_SCOPES_MAX], strict=True):
-        loss = Loss.decode(state.dataset.grid, blob.decode("ascii"))
-        shown = readings.loss_document(loss)
-        epsilon = fixed_plan(loss, delta).value
-        note = notes[name].text if name in notes else None
-        found.append((name, note, {"epsilon": epsilon, "rho": shown["rho"], "delta": shown["delta"]}))
-    return found, len(blobs) > _SCOPES_MAX
-
-
-def scopes(store: Store, state: State, kind: str, after: str, limit: int, now: str) -> dict[str, Any] | None:
-    """One page of the scopes of a kind that were ever charged, by name; None when the stream moved on.
-
-    Each with the budget that it has used most of, and every budget that it has.
-    """
-    prefix = scope_blob(f"{kind}/")
-    blobs = store.blobs(state.dataset.name, prefix, prefix + after if after else "", limit + 1)
-    names = [name.removeprefix(scope_blob("")) for name, _ in blobs[:limit]]
-    ready = with_blobs(store, state, state.blob_names(names))
-    if ready is None:
-        return None
-    delta, time = float(state.dataset.delta), max(state.time, now)
-    items = []
-    for name in names:
-        loss = ready.totals.of(name)
-        if kind == "partition":
-            loss = ready.spent.plus(loss)
-        left = left_of(ready, name, time)
-        reading = readings.stopped_now(state, loss)
-        items.append(
-            {
-                "scope": name,
-                "if_stopped_now": finite(reading),
-                "delta": delta,
-                "totals": readings.loss_document(loss),
-                "tightest": max(left, key=lambda one: one["used"], default=None),
-                "budgets": len(left),
-            }
-        )
-    last = blobs[limit - 1][0].removeprefix(prefix) if len(blobs) > limit else None
-    return {"items": items, "next": last}
 
 
 def page(

@@ -14,7 +14,7 @@ from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.model import text_to_floats
 from odometer_accountant.numerics.grid import Grid
 from odometer_accountant.numerics.loss import Loss, total
-from odometer_accountant.queries import readings
+from odometer_accountant.queries.reading import loss_document
 from odometer_accountant.scopes import DATASET_SCOPE, split
 from odometer_accountant.stores import Row, Store
 
@@ -66,7 +66,7 @@ def documents(store: Store, state: State, now: str) -> Iterator[dict[str, Any]]:
             "time": entry["time"],
             "expires": expires,
             "charges": [text_to_floats(item) for item in entry["command"]["charges"]],
-            "loss": readings.loss_document(total(grid, entry_losses(grid, entry))),
+            "loss": loss_document(total(grid, entry_losses(grid, entry))),
         }
 
 

@@ -1,4 +1,4 @@
-"""What an entry comes of, and what was made of it. Reads only."""
+"""Reads the ancestors and the descendants of an entry."""
 
 from typing import Any, Final
 

@@ -2,14 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from odometer_accountant.budgets.approximate import ApproximateFilter, if_stopped_now, too_much_delta
 from odometer_accountant.budgets.coordinate import mu_shown
-from odometer_accountant.ledger.active_budgets import ActiveBudget
-from odometer_accountant.ledger.dataset import BudgetVersion
-from odometer_accountant.ledger.entries import timestamp
 from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics import conversions
 from odometer_accountant.numerics.grid import Grid
@@ -17,7 +14,9 @@ from odometer_accountant.numerics.loss import Loss
 from odometer_accountant.numerics.mixture import Mixture
 from odometer_accountant.numerics.rounding import decimal, round_down
 from odometer_accountant.queries.advice import finite
-from odometer_accountant.scopes import DATASET_SCOPE, EACH, split
+from odometer_accountant.queries.guarantees import guarantees
+from odometer_accountant.queries.reading import Reading
+from odometer_accountant.scopes import DATASET_SCOPE
 
 HOLDS: Final = {
     "if_stopped_now": (
@@ -41,35 +40,6 @@ HOLDS: Final = {
         "For comparison only: rho + 2 sqrt(rho log 1/delta), the closed form of advanced composition in zCDP."
     ),
 }
-WHAT_IF: Final = "What if: delta was chosen after looking, so nothing is promised at this delta."
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One number and when it holds. `value` None: no bound."""
-
-    name: str
-    quantity: str
-    value: float | None
-    delta: float | None
-    holds: str
-    order: float | None = None
-    what_if: bool = False
-    warnings: tuple[str, ...] = ()
-    budget: str | None = None
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "quantity": self.quantity,
-            "value": self.value,
-            "delta": self.delta,
-            "order": self.order,
-            "holds": f"{WHAT_IF} {self.holds}" if self.what_if else self.holds,
-            "what_if": self.what_if,
-            "warnings": list(self.warnings),
-            "budget": self.budget,
-        }
 
 
 def readings(
@@ -87,7 +57,7 @@ def readings(
             ("odometer", at_all_moments(spent, mixture, add)),
         )
     ]
-    return [*running, *_guarantees(state, scope), *plan_readings(spent, delta)]
+    return [*running, *guarantees(state, scope), *plan_readings(spent, delta)]
 
 
 def stopped_now(state: State, spent: Loss, mixture: Mixture | None = None, add: int | None = None) -> float:
@@ -104,22 +74,6 @@ def stopped_now(state: State, spent: Loss, mixture: Mixture | None = None, add: 
         if same and found > rule.limit and rule.allows(spent):
             found = rule.limit
     return found
-
-
-def whole(state: State) -> Loss:
-    """What anybody may have lost: of a partitioned dataset the worst of its partitions, per coordinate.
-
-    Of a dataset by unit there is no such number: zero, for the units have odometers of their own.
-    """
-    if state.composition == "by_unit":
-        return Loss.zero(state.dataset.grid)
-    spent = state.spent
-    if not state.partitions:
-        return spent
-    worst, *others = (state.totals.of(f"partition/{name}") for name in state.partitions)
-    for other in others:
-        worst = worst.at_least(other)
-    return spent.plus(worst)
 
 
 def _mixture(state: State, delta: float) -> tuple[Mixture, int]:
@@ -194,143 +148,3 @@ def _edge_warning(grid: Grid, best: int) -> tuple[str, ...]:
     return (
         f"the best order is the {edge} of the grid, {grid.orders[best]:g}: the true epsilon may be lower",
     )
-
-
-def _guarantees(state: State, scope: str) -> Iterator[Reading]:
-    for limit in (_own(limit, scope) for limit in state.limits):
-        budget = limit.entry.budget
-        value, said = _promised(state, limit, scope)
-        yield Reading(
-            "guarantee",
-            budget.parameter,
-            None if value is None else finite(value),
-            getattr(budget, "delta", None),
-            f"{budget.promise} for {_whose(limit)}, under full adaptivity{said}",
-            order=getattr(budget, "order", None),
-            budget=budget.name,
-        )
-
-
-def _promised(state: State, limit: ActiveBudget, scope: str) -> tuple[float | None, str]:
-    """What a budget promises as a number, and what is to be said of it."""
-    entry, stands = limit.entry, ", while the limit stands."
-    now, largest = entry.budget.limit(), entry.largest
-    if entry.version == 1:
-        return now, stands
-    if largest is None:
-        return None, f"{stands} No number here: the limit was changed, to {now:g}, and not by this ledger."
-    if largest <= now:
-        return now, stands
-    before = f": the largest limit that was in force, {largest:g}"
-    if not entry.budget.limit_may_follow_results:
-        why = f"A limit that is changed along the way is no promise of kind {limit.filter.kind}"
-        return largest, f"{before}. {why}."
-    lost = _lost(state, limit, scope)
-    if lost is None:  # it promises nothing about what was admitted before it was lowered
-        return largest, f"{before}, since {_untold(limit)}."
-    if overspent(limit, lost):
-        return limit.filter.spent(lost), f": what is spent, above the limit as it was lowered{stands}"
-    return now, stands
-
-
-def _own(limit: ActiveBudget, scope: str) -> ActiveBudget:
-    """Of a budget that many scopes have, the one of this scope."""
-    kind, name = split(scope)
-    return replace(limit, name=name) if limit.name == EACH and limit.kind == kind else limit
-
-
-def _lost(state: State, limit: ActiveBudget, scope: str) -> Loss | None:
-    """No less than what anybody whom a promise is about may have lost; None when it is not known here.
-
-    It is not for a window, since an earlier one may have lost more than this one; nor for each of many scopes
-    whose counts are not at hand.
-    """
-    if limit.window is not None:
-        return None
-    if limit.kind == "partition" and limit.name == EACH:
-        return whole(state)
-    if limit.kind == "unit":
-        return state.totals.of(scope) if scope == f"unit/{limit.name}" else None
-    return standing_count(state, limit)
-
-
-def _untold(limit: ActiveBudget) -> str:
-    """Why a lowered limit is not the promise itself."""
-    lowered = f"before it was lowered to {limit.entry.budget.limit():g}"
-    if limit.window is not None:
-        return f"in a {limit.window} {lowered} so much may have been spent"
-    return f"some may have spent so much {lowered}; the odometer of one says more: scope={limit.kind}/…"
-
-
-def _whose(limit: ActiveBudget) -> str:
-    """Which charges a promise is about, in words."""
-    charges = covers(limit.entry)
-    if limit.kind == "principal":
-        charges += f" of {_named(limit)}: what that principal learns of anybody"
-    elif limit.kind in ("team", "group"):
-        charges += f" of {_named(limit)}"
-    elif limit.kind in ("partition", "unit"):
-        charges += f" about {_named(limit)}"
-    return charges if limit.window is None else f"{charges}, within one {limit.window}"
-
-
-def _named(limit: ActiveBudget) -> str:
-    return f"each {limit.kind}" if limit.name == "*" else f"{limit.kind} {limit.name}"
-
-
-def standing_count(state: State, limit: ActiveBudget) -> Loss | None:
-    """What counts against a budget as a whole now; None for one that each of many scopes has."""
-    if limit.name == "*" or (limit.kind == "dataset" and state.partitions and limit.window is not None):
-        return None
-    if limit.kind == "dataset":
-        return whole(state) if limit.window is None else limit.count(state.totals, ("dataset",), state.time)
-    scopes: tuple[str, ...] = (f"{limit.kind}/{limit.name}",)
-    if limit.kind == "unit":
-        return None
-    if limit.kind == "partition":
-        scopes = ("dataset", *scopes)
-    return limit.count(state.totals, scopes, state.time)
-
-
-def overspent(limit: ActiveBudget, totals: Loss) -> bool:
-    """Whether a change of the budget left less than is spent already. Nothing more is admitted then."""
-    return limit.entry.version > 1 and not limit.filter.allows(totals)
-
-
-def covers(entry: BudgetVersion) -> str:
-    """Which entries a budget's promise is about."""
-    return "all entries" if entry.since == 0 else f"entries after {entry.since}"
-
-
-def budget_state(state: State, limit: ActiveBudget, etag: str) -> dict[str, Any]:
-    """A budget with what is spent and left, in its own parameter: spent rounded up, left down.
-
-    Of a budget that each of many scopes has, nothing is spent as a whole: those are null.
-    """
-    spent = standing_count(state, limit)
-    shown = None if spent is None else limit.filter.left_of_limit(spent)
-    ends = limit.renews(state.time)
-    return {
-        **limit.entry.budget.document(),
-        "scope": limit.entry.budget.scope,
-        "window": limit.window,
-        "renews": None if ends is None else timestamp(ends),
-        "version": limit.entry.version,
-        "etag": etag,
-        "covers": covers(limit.entry),
-        "limit": limit.filter.limit,
-        "spent": None if shown is None else finite(shown.spent),
-        "left": None if shown is None else shown.left,
-        "used": None if shown is None else shown.used,
-    }
-
-
-def loss_document(loss: Loss) -> dict[str, float | None]:
-    """The notions that a loss has a number in, rounded up; None for no bound."""
-    grid = loss.grid
-    return {
-        "pure": finite(loss.shown(grid.pure)),
-        "rho": finite(loss.shown(grid.rho)),
-        "mu": finite(mu_shown(loss)),
-        "delta": finite(loss.shown(grid.delta)),
-    }

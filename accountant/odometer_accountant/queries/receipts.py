@@ -11,7 +11,7 @@ from odometer_accountant.ledger.entries import timestamp
 from odometer_accountant.ledger.prepared import PreparedCharge
 from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.loss import Loss
-from odometer_accountant.queries.readings import loss_document
+from odometer_accountant.queries.reading import loss_document
 from odometer_accountant.scopes import DATASET_SCOPE, EACH, AffectedScopes, split
 
 

@@ -1,4 +1,4 @@
-"""What is to be said of a dataset or a budget that is taken as it is, and may not be what was meant."""
+"""Warnings for settings that are valid but unusual."""
 
 import math
 from typing import Final
@@ -7,7 +7,7 @@ from odometer_accountant.budgets.base import Budget
 from odometer_accountant.ledger.dataset import BudgetVersion
 from odometer_accountant.ledger.state import State
 from odometer_accountant.mechanisms import Adjacency, Mechanism
-from odometer_accountant.queries.readings import standing_count
+from odometer_accountant.queries.guarantees import standing_count
 from odometer_accountant.requests.bodies import CreateDataset
 
 _LARGE_DELTA: Final = 1e-3
@@ -19,7 +19,7 @@ _LARGE_EPSILON: Final = 20.0
 
 
 def notes(request: CreateDataset) -> list[str]:
-    """What whoever opens a dataset should know of it; mostly nothing. None of it can be changed later."""
+    """Warnings for a new dataset; mostly none. These settings cannot be changed later."""
     found = []
     if request.delta >= _LARGE_DELTA:
         found.append(
@@ -37,9 +37,9 @@ def notes(request: CreateDataset) -> list[str]:
 
 
 def changed(before: Budget, entry: BudgetVersion, spent: float | None) -> str | None:
-    """What is to be said of a budget whose limit is another one now; None where it is not.
+    """A warning for a budget whose limit has changed; None if it has not.
 
-    `spent` is what counts against it, where that is one number.
+    `spent` is the amount that counts against it, if there is one number for it.
     """
     budget = entry.budget
     was, now = before.limit(), budget.limit()
@@ -65,7 +65,7 @@ def changed(before: Budget, entry: BudgetVersion, spent: float | None) -> str | 
 
 
 def about_budget(state: State, budget: Budget, change: str | None = None) -> list[str]:
-    """What is to be said of a budget that was added or changed, as `state` has it now, beside `change`."""
+    """Warnings for a budget that was added or changed, in addition to `change`."""
     already = None if change and "that are spent" in change else spent_already(state, budget.name)
     return [*_said(budget, float(state.dataset.delta)), *([already] if already else [])]
 
@@ -76,7 +76,7 @@ def _said(budget: Budget, delta: float) -> list[str]:
 
 
 def large_epsilon(budget: Budget, delta: float) -> str | None:
-    """What is to be said of a budget that hardly promises anything at the dataset's δ; None of others."""
+    """A warning for a budget whose ε at the dataset's δ hardly protects; None for others."""
     epsilon, read_at = budget.epsilon_at(delta)
     if not epsilon > _LARGE_EPSILON:
         return None
@@ -89,8 +89,9 @@ def large_epsilon(budget: Budget, delta: float) -> str | None:
 
 
 def spent_already(state: State, budget_name: str) -> str | None:
-    """What is to be said of a budget whose limit is below what is spent; None for any other, or where each of
-    many scopes has it and their counts are not at hand.
+    """A warning for a budget whose limit is below the spent amount.
+
+    None for any other, and for a budget on many scopes, whose counts are not loaded here.
     """
     limit = next(one for one in state.limits if one.filter.name == budget_name)
     spent = standing_count(state, limit)
@@ -105,7 +106,7 @@ def spent_already(state: State, budget_name: str) -> str | None:
 
 
 def above_dataset(budget: Budget, delta: float) -> str | None:
-    """What is to be said of a budget whose δ is above the dataset's; None for any other."""
+    """A warning for a budget whose δ is above the dataset's; None for any other."""
     promised = budget.promised_delta
     if promised is None or promised <= delta:
         return None

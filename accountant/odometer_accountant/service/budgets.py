@@ -16,7 +16,8 @@ from odometer_accountant.ledger.commands import (
 )
 from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.grid import Grid
-from odometer_accountant.queries import readings, warnings
+from odometer_accountant.queries import warnings
+from odometer_accountant.queries.guarantees import budget_state
 from odometer_accountant.requests.bodies import (
     CreateDataset,
 )
@@ -77,7 +78,7 @@ class Budgets(StateReader):
 
     def _budget_states(self, state: State) -> list[dict[str, Any]]:
         now = self._as_of_now(state)
-        return [readings.budget_state(now, limit, etag(limit.entry)) for limit in state.limits]
+        return [budget_state(now, limit, etag(limit.entry)) for limit in state.limits]
 
     def _budget_state(self, state: State, budget_name: str) -> dict[str, Any]:
         return next(item for item in self._budget_states(state) if item["name"] == budget_name)

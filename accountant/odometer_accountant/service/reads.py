@@ -11,7 +11,8 @@ from odometer_accountant.errors import (
 from odometer_accountant.ledger.decide import frozen_error
 from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.loss import Loss
-from odometer_accountant.queries import history, holds, readings, receipts
+from odometer_accountant.queries import history, holds, readings, receipts, scopes
+from odometer_accountant.queries.reading import loss_document, whole
 from odometer_accountant.queries.scopes import never_charged
 from odometer_accountant.scopes import DATASET_SCOPE, shard_stream, split
 from odometer_accountant.service.budgets import Budgets
@@ -53,8 +54,8 @@ class Reads(Budgets):
                 reading.document()
                 for reading in readings.readings(state, spent, delta, scope or DATASET_SCOPE)
             ],
-            "totals": readings.loss_document(spent),
-            "held": readings.loss_document(held),
+            "totals": loss_document(spent),
+            "held": loss_document(held),
             "budgets": self._with_held(state, open_now, now),
             "left": receipts.left_of(state, scope, now) if scope and scope != "dataset" else [],
         }
@@ -72,7 +73,7 @@ class Reads(Budgets):
         """A dataset and what one of its scopes has lost."""
         state = self.state(name)
         if scope is None or scope == "dataset":
-            return _as_a_whole(state, "scope"), readings.whole(state)
+            return _as_a_whole(state, "scope"), whole(state)
         kind, item = split(scope_name(scope, state))
         names = state.blob_names([scope])
         if kind == "unit":
@@ -94,7 +95,7 @@ class Reads(Budgets):
                 errors=[{"field": "kind", "message": "units are not listed"}],
             )
         for _ in range(READS_MAX):
-            found = history.scopes(self.store, state, kind, after, page_limit(limit), self.clock())
+            found = scopes.scopes(self.store, state, kind, after, page_limit(limit), self.clock())
             if found is not None:
                 return found
             state = self.state(name)
@@ -105,7 +106,7 @@ class Reads(Budgets):
         return {"points": history.series(self.store, state, min(max(points, 2), 1000))}
 
     def spend(self, name: str) -> dict[str, Any]:
-        return history.spend(self.store, _as_a_whole(self.state(name), "dataset"))
+        return scopes.spend(self.store, _as_a_whole(self.state(name), "dataset"))
 
     def ledger(
         self,
