@@ -24,8 +24,8 @@ _SHOWN: Final = 5
 def never_charged(store: Store, state: State, scope: str) -> str | None:
     """A hint for a scope that was never charged; None if it was charged or is declared.
 
-    Partitions, and scopes that a budget names, are declared. A scope without charges has lost nothing, so this
-    is not an error; but a misspelt name has no charges either.
+    Partitions, and scopes that a budget names, are declared. A scope without charges has lost nothing, so
+    this is not an error; but a misspelt name has no charges either.
     """
     kind, name = split(scope)
     if kind == "partition" or any((limit.kind, limit.name) == (kind, name) for limit in state.limits):
