@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI, Header, HTTPException, Path
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from odometer_accountant.requests.bodies import OneCharge
-from odometer_accountant.service.responses import ChargeReply, LeftReply, LossReply, Receipt
+from odometer_accountant.service.responses.charges import ChargeReply, LeftReply, LossReply, Receipt
 
 bearer = HTTPBearer()
 

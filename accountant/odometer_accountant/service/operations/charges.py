@@ -7,7 +7,6 @@ from pydantic import TypeAdapter
 
 from odometer_accountant import errors
 from odometer_accountant.requests.bodies import ManyCharges, OneCharge
-from odometer_accountant.service import responses
 from odometer_accountant.service.operations.operation import (
     CHARGE_ERRORS,
     KEYED,
@@ -19,6 +18,7 @@ from odometer_accountant.service.operations.operation import (
     charger,
     read,
 )
+from odometer_accountant.service.responses.charges import CheckReply, Receipt
 
 CHARGES: Final[TypeAdapter[Any]] = TypeAdapter(OneCharge | ManyCharges)
 
@@ -32,7 +32,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "charge",  # over HTTP a faster route of its own answers it
         "Charge a dataset before anything is released: one mechanism, or a list, all or nothing",
         _charge,
-        responses.Receipt,
+        Receipt,
         names=ON_DATASET,
         body=CHARGES,
         headers=KEYED,
@@ -47,7 +47,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "check",
         "Dry run: would it fit, what would be left, and the largest charge that fits",
         lambda call: call.accountant.check(call.dataset, call.body, call.who.caller),
-        responses.CheckReply,
+        CheckReply,
         names=ON_DATASET,
         body=CHARGES,
         refuses=(errors.NotValidUnderAdjacency, errors.SeveralShards, errors.Forbidden),

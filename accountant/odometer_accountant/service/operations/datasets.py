@@ -9,7 +9,6 @@ from odometer_accountant.budgets import ANY_BUDGET
 from odometer_accountant.model import Model
 from odometer_accountant.requests.bodies import CreateDataset, NewPartitions, Unfreeze
 from odometer_accountant.requests.json_input import validated
-from odometer_accountant.service import responses
 from odometer_accountant.service.operations.operation import (
     ON_DATASET,
     Call,
@@ -18,6 +17,12 @@ from odometer_accountant.service.operations.operation import (
     admin,
     if_match,
     read,
+)
+from odometer_accountant.service.responses.datasets import (
+    BudgetsReply,
+    BudgetState,
+    DatasetReply,
+    DatasetsReply,
 )
 
 
@@ -47,7 +52,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "create_dataset",
         "Open a dataset",
         lambda call: call.accountant.create_dataset(call.body, call.who.principal),
-        responses.DatasetReply,
+        DatasetReply,
         body=CreateDataset,
         computes=True,
         status=201,
@@ -57,21 +62,21 @@ ROWS: Final[tuple[Operation, ...]] = (
         "datasets",
         "List datasets",
         lambda call: call.accountant.datasets(call.query.after, call.query.limit),
-        responses.DatasetsReply,
+        DatasetsReply,
         query=DatasetPage,
     ),
     read(
         "dataset",
         "Show a dataset with its budgets",
         lambda call: call.accountant.dataset(call.dataset),
-        responses.DatasetReply,
+        DatasetReply,
         names=ON_DATASET,
     ),
     admin(
         "close_dataset",
         "Close a dataset: it takes no more charges, and its ledger stays",
         _close,
-        responses.DatasetReply,
+        DatasetReply,
         names=ON_DATASET,
         body=Nothing,
         refuses=(errors.DatasetClosed,),
@@ -80,7 +85,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "add_partitions",
         "Add partitions to a dataset that composes by partition",
         lambda call: call.accountant.add_partitions(call.dataset, call.body, call.who.principal),
-        responses.DatasetReply,
+        DatasetReply,
         names=ON_DATASET,
         body=NewPartitions,
         refuses=(errors.PartitionExists, errors.DatasetClosed),
@@ -89,7 +94,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "unfreeze",
         "Resume a dataset whose ledger history was rolled back, without the lost entries",
         lambda call: call.accountant.unfreeze(call.dataset, call.body, call.who.principal),
-        responses.DatasetReply,
+        DatasetReply,
         names=ON_DATASET,
         body=Unfreeze,
         refuses=(errors.NotFrozen,),
@@ -98,14 +103,14 @@ ROWS: Final[tuple[Operation, ...]] = (
         "budgets",
         "List a dataset's budgets",
         lambda call: call.accountant.budgets(call.dataset),
-        responses.BudgetsReply,
+        BudgetsReply,
         names=ON_DATASET,
     ),
     admin(
         "add_budget",
         "Add a budget",
         lambda call: call.accountant.add_budget(call.dataset, call.body, call.who.principal),
-        responses.BudgetState,
+        BudgetState,
         names=ON_DATASET,
         body=ANY_BUDGET,
         computes=True,
@@ -116,7 +121,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "set_budget",
         "Change a budget: a new limit keeps its weights, any other change sets new ones",
         _set_budget,
-        responses.BudgetState,
+        BudgetState,
         names=("dataset", "budget"),
         body=ANY_BUDGET,
         computes=True,

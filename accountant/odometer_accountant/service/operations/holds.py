@@ -7,7 +7,6 @@ from pydantic import TypeAdapter
 
 from odometer_accountant import errors
 from odometer_accountant.requests.bodies import ManyHolds, OneHold, Settlement
-from odometer_accountant.service import responses
 from odometer_accountant.service.operations.operation import (
     CHARGE_ERRORS,
     KEYED,
@@ -19,6 +18,7 @@ from odometer_accountant.service.operations.operation import (
     charger,
     read,
 )
+from odometer_accountant.service.responses.holds import HoldReceipt, HoldsReply, SettlementReply
 
 HOLDS: Final[TypeAdapter[Any]] = TypeAdapter(OneHold | ManyHolds)
 
@@ -36,7 +36,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "hold",
         "Charge ahead of the work: spent for good, unless it is settled in time for what was used",
         _hold,
-        responses.HoldReceipt,
+        HoldReceipt,
         names=ON_DATASET,
         body=HOLDS,
         headers=KEYED,
@@ -51,14 +51,14 @@ ROWS: Final[tuple[Operation, ...]] = (
         "holds",
         "List the holds that can still be settled",
         lambda call: call.accountant.holds(call.dataset),
-        responses.HoldsReply,
+        HoldsReply,
         names=ON_DATASET,
     ),
     charger(
         "settle",
         "Settle a hold for what was used of it: once, by its maker or an admin, before it expires",
         _settle,
-        responses.SettlementReply,
+        SettlementReply,
         names=("dataset", "hold"),
         body=Settlement,
         refuses=(errors.UnknownHold, errors.HoldSettled, errors.HoldExpired, errors.Overloaded),

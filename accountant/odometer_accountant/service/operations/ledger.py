@@ -10,7 +10,6 @@ from odometer_accountant.budgets.base import LEAST_DELTA
 from odometer_accountant.model import Model
 from odometer_accountant.requests.bodies import Derived
 from odometer_accountant.requests.written_numbers import as_written
-from odometer_accountant.service import responses
 from odometer_accountant.service.operations.operation import (
     KEYED,
     ON_DATASET,
@@ -22,6 +21,9 @@ from odometer_accountant.service.operations.operation import (
     read,
 )
 from odometer_accountant.service.request_checks import PAGE_MAX
+from odometer_accountant.service.responses.history import HistoryReply, SpendReply
+from odometer_accountant.service.responses.ledger import DerivedReceipt, LedgerReply, LineageReply
+from odometer_accountant.service.responses.readings import OdometerReply, ScopesReply
 
 
 class LedgerPage(Model):
@@ -96,7 +98,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "derive",
         "Record an artefact that was made from a release: it costs nothing, and the ledger keeps its origin",
         _derive,
-        responses.DerivedReceipt,
+        DerivedReceipt,
         names=ON_DATASET,
         body=Derived,
         headers=KEYED,
@@ -109,7 +111,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "lineage",
         "Show the ancestors and the descendants of an entry",
         lambda call: call.accountant.lineage(call.dataset, call.query.entry, call.query.after),
-        responses.LineageReply,
+        LineageReply,
         names=ON_DATASET,
         query=LineageQuery,
         surveys=True,
@@ -118,7 +120,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "scopes",
         "List every principal, team, group, partition or kind of mechanism, with its loss",
         _scopes,
-        responses.ScopesReply,
+        ScopesReply,
         names=ON_DATASET,
         query=ScopesPage,
         surveys=True,
@@ -127,7 +129,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "odometer",
         "Show every reading, and when each holds",
         lambda call: call.accountant.odometer(call.dataset, call.query.delta, call.query.scope),
-        responses.OdometerReply,
+        OdometerReply,
         names=ON_DATASET,
         query=OdometerQuery,
     ),
@@ -135,7 +137,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "history",
         "Show the reading and the budgets over time, down-sampled",
         lambda call: call.accountant.history(call.dataset, call.query.points),
-        responses.HistoryReply,
+        HistoryReply,
         names=ON_DATASET,
         query=HistoryQuery,
         surveys=True,
@@ -144,7 +146,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "spend",
         "Show how much each principal and each kind of mechanism spent",
         lambda call: call.accountant.spend(call.dataset),
-        responses.SpendReply,
+        SpendReply,
         names=ON_DATASET,
         surveys=True,
     ),
@@ -152,7 +154,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "ledger",
         "List the entries, in pages",
         _ledger,
-        responses.LedgerReply,
+        LedgerReply,
         names=ON_DATASET,
         query=LedgerPage,
     ),

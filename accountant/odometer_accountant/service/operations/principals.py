@@ -3,8 +3,15 @@
 from typing import Any, Final
 
 from odometer_accountant import errors
-from odometer_accountant.service import principals, responses
+from odometer_accountant.service import principals
 from odometer_accountant.service.operations.operation import Handler, Operation, admin, if_match, read
+from odometer_accountant.service.responses.principals import (
+    KeysReply,
+    MeReply,
+    NewKeyReply,
+    PrincipalReply,
+    PrincipalsReply,
+)
 
 
 def _about(place: str, name: str, summary: str, run: Handler, reply: Any, **more: Any) -> Operation:
@@ -20,12 +27,12 @@ def _made(name: str, summary: str, run: Handler, reply: Any, body: Any) -> Opera
 
 
 ROWS: Final[tuple[Operation, ...]] = (
-    admin("keys", "List API keys", principals.list_keys, responses.KeysReply, repeat="safe"),
+    admin("keys", "List API keys", principals.list_keys, KeysReply, repeat="safe"),
     _made(
         "create_key",
         "Make an API key of a new principal",
         principals.create_key,
-        responses.NewKeyReply,
+        NewKeyReply,
         principals.NewKey,
     ),
     _about(
@@ -41,19 +48,17 @@ ROWS: Final[tuple[Operation, ...]] = (
         "rotate_key",
         "Replace an API key by a new one of the same principal; the old one works a while longer",
         principals.rotate_key,
-        responses.NewKeyReply,
+        NewKeyReply,
         body=principals.Rotation,
         status=201,
         refuses=(errors.KeyEnded,),
     ),
-    admin(
-        "principals", "List principals", principals.list_principals, responses.PrincipalsReply, repeat="safe"
-    ),
+    admin("principals", "List principals", principals.list_principals, PrincipalsReply, repeat="safe"),
     _made(
         "create_principal",
         "Make a principal, who has no key yet",
         principals.create_principal,
-        responses.PrincipalReply,
+        PrincipalReply,
         principals.NewPrincipal,
     ),
     _about(
@@ -61,7 +66,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "principal",
         "Show a principal",
         principals.principal,
-        responses.PrincipalReply,
+        PrincipalReply,
         repeat="safe",
     ),
     _about(
@@ -69,7 +74,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "set_principal",
         "Change a principal's role, team and delegation; its past charges stay where they are",
         principals.change_principal,
-        responses.PrincipalReply,
+        PrincipalReply,
         body=principals.ChangedPrincipal,
         refuses=(errors.EditConflict, errors.IfMatchRequired),
         headers=if_match("principal"),
@@ -87,7 +92,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "principal_keys",
         "List the API keys of a principal",
         principals.list_keys_of,
-        responses.KeysReply,
+        KeysReply,
         repeat="safe",
     ),
     _about(
@@ -95,9 +100,9 @@ ROWS: Final[tuple[Operation, ...]] = (
         "add_key",
         "Make one more API key of a principal",
         principals.add_key,
-        responses.NewKeyReply,
+        NewKeyReply,
         body=principals.MoreKey,
         status=201,
     ),
-    read("me", "Show whose key this is", principals.me, responses.MeReply),
+    read("me", "Show whose key this is", principals.me, MeReply),
 )

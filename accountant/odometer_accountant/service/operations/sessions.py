@@ -6,7 +6,6 @@ from typing import Any, Final
 from odometer_accountant import errors
 from odometer_accountant.requests.bodies import OpenSession, SessionAnswer
 from odometer_accountant.requests.json_input import validated
-from odometer_accountant.service import responses
 from odometer_accountant.service.operations.operation import (
     CHARGE_ERRORS,
     KEY_PATTERN,
@@ -21,6 +20,7 @@ from odometer_accountant.service.operations.operation import (
     charger,
     read,
 )
+from odometer_accountant.service.responses.sessions import AnswerReply, SessionReply, SessionsReply
 
 _ON_SESSION: Final = ("dataset", "session")
 _ANSWER_KEY: Final = {
@@ -53,7 +53,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "open_session",
         "Open an interactive mechanism, such as sparse vector: it is charged as its public answers come",
         _open,
-        responses.AnswerReply,
+        AnswerReply,
         names=ON_DATASET,
         body=OpenSession,
         headers=KEYED,
@@ -68,14 +68,14 @@ ROWS: Final[tuple[Operation, ...]] = (
         "sessions",
         "List the sessions that take answers",
         lambda call: call.accountant.sessions(call.dataset),
-        responses.SessionsReply,
+        SessionsReply,
         names=ON_DATASET,
     ),
     read(
         "session",
         "Show a session, open or closed",
         lambda call: call.accountant.session(call.dataset, call.names["session"]),
-        responses.SessionReply,
+        SessionReply,
         names=_ON_SESSION,
         refuses=(errors.UnknownSession,),
     ),
@@ -83,7 +83,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "answer_session",
         "Charge the step after a public answer, before the answer goes out; below is free in sparse vector",
         _answer,
-        responses.AnswerReply,
+        AnswerReply,
         names=_ON_SESSION,
         body=SessionAnswer,
         headers=_ANSWER_KEY,
@@ -95,7 +95,7 @@ ROWS: Final[tuple[Operation, ...]] = (
         "close_session",
         "Close a session: it takes no more answers, and its charges stay",
         _close,
-        responses.AnswerReply,
+        AnswerReply,
         names=_ON_SESSION,
         body=Nothing,
         refuses=(errors.UnknownSession, errors.Overloaded),
