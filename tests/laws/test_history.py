@@ -9,7 +9,7 @@ import pytest
 import odometer_accountant.queries.history
 import odometer_accountant.queries.scopes
 from odometer_accountant.budgets.approximate import if_stopped_now
-from odometer_accountant.ledger.entry_parts import entry_losses
+from odometer_accountant.ledger.entry_types import LossChange, loss_change
 from odometer_accountant.ledger.snapshot import count_entry
 from odometer_accountant.numerics.grid import CURRENT_GRID, Grid
 from odometer_accountant.numerics.loss import Loss
@@ -107,19 +107,19 @@ def test_the_history_of_a_whole_dataset_is_what_its_entries_come_to() -> None:
 def test_each_entry_is_read_once_however_many_partitions_it_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def noted(grid: Grid, entry: Any) -> list[Loss]:
+    def noted(grid: Grid, composition: str, entry: Any) -> LossChange | None:
         read.append(entry)
-        return real(grid, entry)
+        return real(grid, composition, entry)
 
     names = [f"p{number}" for number in range(300)]
     read: list[object] = []
-    real = entry_losses
+    real = loss_change
     with opened(composition="by_partition", partitions=names) as service:
         for number in range(5):
             service.charge("d", gaussian(3.0, partitions=names), f"c{number}", "x")
-        monkeypatch.setattr(odometer_accountant.queries.history, "entry_losses", noted)
+        monkeypatch.setattr(odometer_accountant.queries.history, "loss_change", noted)
         assert len(shown(service)) == 6
-    assert len(read) == 5
+    assert len(read) == 6  # the opening and five charges
 
 
 def test_who_spent_says_when_there_are_more_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
