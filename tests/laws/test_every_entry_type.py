@@ -5,15 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from odometer_accountant.ledger.commands import (
-    ChargeCommand,
-    Command,
-    DeriveCommand,
-    EndCommand,
-    KeyedCommand,
-    LookCommand,
-    SettleCommand,
-)
+from odometer_accountant.ledger.commands import Command, LookCommand
 from odometer_accountant.ledger.decisions import DECIDERS
 from odometer_accountant.ledger.entry_types import ENTRY_TYPES, stated_key
 from odometer_accountant.ledger.principals import KEY_ENTRIES
@@ -50,7 +42,6 @@ def test_every_golden_entry_states_the_key_that_the_store_has_for_it() -> None:
 def test_every_command_is_decided() -> None:
     """No command reaches the ledger without a function that decides on it."""
     assert set(DECIDERS) == commands() - {LookCommand}
-    assert commands(KeyedCommand) == {ChargeCommand, SettleCommand, EndCommand, DeriveCommand}
 
 
 def test_the_checks_of_verify_name_registered_types() -> None:
