@@ -1,6 +1,7 @@
 """Fail on places of one machine in tracked files, and on phrases that readers stumbled over.
 
-python tools/check_words.py             exits 1 and lists file, line, word and the plain form
+python tools/check_words.py             exits 1 if there is a place, or a folder has more phrases than `LEFT`
+python tools/check_words.py --phrases   lists every phrase: file, line, and the plain form
 python tools/check_words.py --count     the number of phrases per folder
 """
 
@@ -63,6 +64,9 @@ ALLOWED = re.compile(r"odometer_teller_\w+|([\"'`])(?:amnesty|lexicon)\1|~config
 OPENINGS = re.compile(r"(?:What|Whose|Who|Whoever|Of|That|Which|Where)\b")
 """First words that make a docstring a riddle. It says what the thing is, or what it does."""
 
+LEFT = {"accountant": 225, "api": 37, "clients": 75, "docs": 2, "tests": 2}
+"""Phrases that are still there, by top folder: 0 for any other. A number may only become smaller."""
+
 PROSE = (".md", ".html", ".js", ".lua", ".css", ".yml", ".toml", ".conf")
 UNCHECKED = ("tests/golden/", "tools/check_words.py", "tests/house/test_check_words.py")
 STATED_OPENINGS = ("accountant/", "api/", "clients/", "bench/", "tools/", "demo/")
@@ -115,6 +119,17 @@ def _openings(path: Path, text: str) -> list[str]:
     return found
 
 
+def too_many(unclear: list[str]) -> list[str]:
+    """The phrases of each top folder that has more of them than `LEFT` says."""
+    numbers = Counter(map(_top_folder, unclear))
+    return [line for line in unclear if numbers[_top_folder(line)] > LEFT.get(_top_folder(line), 0)]
+
+
+def _top_folder(finding: str) -> str:
+    path = Path(finding.split(":")[0])
+    return path.parts[0] if len(path.parts) > 1 else "."
+
+
 def tracked() -> list[Path]:
     """Every file that git tracks, relative to the root."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -138,13 +153,12 @@ def main(arguments: list[str]) -> int:
         return 0
     if places:
         print("\n".join([*places, "These words belong to one machine, not to the project."]))
-    if unclear and "--phrases" in arguments:
-        print("\n".join([*unclear, "These phrases are unclear: use the plain form."]))
-    elif unclear:
-        print(f"words: {len(unclear)} unclear phrases (python tools/check_words.py --phrases)")
+    more = too_many(unclear)
+    if more or "--phrases" in arguments:
+        print("\n".join([*(unclear if "--phrases" in arguments else more), "Unclear: use the plain form."]))
     else:
-        print("words: ok")
-    return 1 if places else 0
+        print(f"words: ok ({len(unclear)} old unclear phrases are left: --phrases lists them)")
+    return 1 if places or more else 0
 
 
 if __name__ == "__main__":

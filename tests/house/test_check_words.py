@@ -75,3 +75,13 @@ def test_comments_and_strings_of_python_are_read() -> None:
     """An error text or a comment is prose; the code between is not."""
     found = TOOL["phrases"](Path("a.py"), 'teller = 1  # the teller\nf("the teller")\n')
     assert [line.split(": ")[0] for line in found] == ["a.py:1", "a.py:2"]
+
+
+def test_a_folder_with_more_phrases_than_are_left_fails() -> None:
+    """The number of old phrases may only become smaller; a folder without a number has none."""
+    left = TOOL["LEFT"]["docs"]
+    lines = [f"docs/a.md:{number}: teller → the writer" for number in range(left)]
+    assert TOOL["too_many"](lines) == []
+    more = [*lines, "docs/b.md:1: teller → the writer"]
+    assert TOOL["too_many"](more) == more
+    assert TOOL["too_many"](["README.md:1: teller → the writer"]) == ["README.md:1: teller → the writer"]
