@@ -64,7 +64,7 @@ ALLOWED = re.compile(r"odometer_teller_\w+|([\"'`])(?:amnesty|lexicon)\1|~config
 OPENINGS = re.compile(r"(?:What|Whose|Who|Whoever|Of|That|Which|Where)\b")
 """First words that make a docstring a riddle. It says what the thing is, or what it does."""
 
-LEFT = {"accountant": 225, "api": 37, "clients": 75, "docs": 2, "tests": 2}
+LEFT = {"accountant": 180, "api": 37, "clients": 75, "docs": 2, "tests": 2}
 """Phrases that are still there, by top folder: 0 for any other. A number may only become smaller."""
 
 PROSE = (".md", ".html", ".js", ".lua", ".css", ".yml", ".toml", ".conf")
@@ -126,7 +126,7 @@ def too_many(unclear: list[str]) -> list[str]:
 
 
 def _top_folder(finding: str) -> str:
-    path = Path(finding.split(":")[0])
+    path = Path(finding.split(":", maxsplit=1)[0])
     return path.parts[0] if len(path.parts) > 1 else "."
 
 
