@@ -21,7 +21,9 @@ from odometer_accountant.ledger.commands import ChargeCommand
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.request_checks import prepared_charge
 from odometer_accountant.stores import open_store
-from odometer_accountant.writer.planner import Book, Submission
+from odometer_accountant.writer.batch import Submission
+from odometer_accountant.writer.cache import StateCache
+from odometer_accountant.writer.planner import BatchPlanner
 from odometer_accountant.writer.stats import WriterStats
 from odometer_accountant.writer.writer import utc_now
 from odometer_client.keys import new_key
@@ -64,18 +66,18 @@ def fill(url: str, entries: int) -> None:
         accountant.create_dataset(OPEN, PRINCIPAL)
     prepared, nobody = prepared_charge(BODY), Nobody()
     with contextlib.closing(open_store(url)) as store:
-        book, left = Book(store, WriterStats()), entries - 1
+        planner, left = BatchPlanner(StateCache(store, WriterStats())), entries - 1
         while left:
             size = min(left, BATCH)
             commands = (ChargeCommand(prepared, PRINCIPAL, new_key()) for _ in range(size))
-            plan = book.plan(
+            plan = planner.plan(
                 DATASET, [Submission(DATASET, command, nobody, None) for command in commands], utc_now()
             )
             assert plan is not None
             assert plan.write is not None
             assert len(plan.write.entries) == size, "the budget was too small for the bench"
             assert store.append([plan.write]) == [True]
-            book.keep(plan)
+            planner.keep(plan)
             left -= size
 
 

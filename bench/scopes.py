@@ -22,7 +22,9 @@ from odometer_accountant.scopes import shard_of, shard_stream
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.request_checks import prepared_charge
 from odometer_accountant.stores import Store, open_store
-from odometer_accountant.writer.planner import Book, Submission
+from odometer_accountant.writer.batch import Submission
+from odometer_accountant.writer.cache import StateCache
+from odometer_accountant.writer.planner import BatchPlanner
 from odometer_accountant.writer.stats import WriterStats
 from odometer_accountant.writer.writer import utc_now
 from odometer_client.keys import new_key
@@ -67,16 +69,16 @@ def fill(url: str, units: int) -> None:
     for number in range(units):
         by_shard.setdefault(shard_of(unit(number), OPEN["shards"]), []).append(unit(number))
     store = open_store(url)
-    book = Book(store, WriterStats())
+    planner = BatchPlanner(StateCache(store, WriterStats()))
     for shard, names in by_shard.items():
         stream = shard_stream(DATASET, shard)
         for start in range(0, len(names), UNITS_AT_ONCE):
             body = {**REPORT, "units": names[start : start + UNITS_AT_ONCE]}
             command = ChargeCommand(prepared_charge(body), PRINCIPAL, new_key())
-            plan = book.plan(stream, [Submission(stream, command, Nobody(), None)], utc_now())
+            plan = planner.plan(stream, [Submission(stream, command, Nobody(), None)], utc_now())
             if plan is None or plan.write is None or store.append([plan.write]) != [True]:
                 raise SystemExit(f"the load of shard {shard} was not taken: {plan}")
-            book.keep(plan)
+            planner.keep(plan)
     store.close()
 
 

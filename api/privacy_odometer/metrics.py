@@ -72,7 +72,7 @@ class _Service(Collector):
         """Every metric of the service, as of now."""
         yield from self._of_charges()
         yield from self._of_the_writer()
-        counts = self._writer.counts
+        counts = self._writer.stats
         yield CounterMetricFamily(
             "odometer_ledger_frozen",
             "Times a ledger was frozen because its history was rolled back or contradicts itself",
@@ -102,7 +102,7 @@ class _Service(Collector):
         yield refused
 
     def _of_the_writer(self) -> Iterator[Metric]:
-        writer, counts = self._writer, self._writer.counts
+        writer, counts = self._writer, self._writer.stats
         yield GaugeMetricFamily(
             "odometer_teller_alive", "1 while the thread that writes the ledger runs", value=writer.alive
         )

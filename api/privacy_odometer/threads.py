@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from odometer_accountant.errors import StoreUnavailable
 from odometer_accountant.ledger.commands import Command
-from odometer_accountant.writer.planner import Outcome
+from odometer_accountant.writer.batch import Outcome
 from odometer_accountant.writer.writer import LedgerWriter
 
 log = logging.getLogger("odometer.api")

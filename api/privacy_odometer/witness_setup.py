@@ -108,7 +108,7 @@ def keep(store: Store, witness: FileWitness | None, writer: LedgerWriter) -> Kee
     for stream, one in behind.items():
         number = one.seen.head.sequence
         log.critical("%s is behind its witness, which saw entry %d: it is frozen", stream, number)
-        writer.testify(stream, one.seen)
+        writer.trust(stream, one.seen)
     known = witness.read()
     if not known and store.streams("", 1):
         log.warning("%s has no record of this ledger yet: its present state is trusted", witness.path)

@@ -141,7 +141,7 @@ def test_a_writer_that_is_gone_is_not_alive(service: Live) -> None:
 
 
 def test_frozen_ledgers_are_counted_and_forgotten_when_thawed(service: Live) -> None:
-    counts: WriterStats = service.app.state.accountant.writer.counts
+    counts: WriterStats = service.app.state.accountant.writer.stats
     counts.froze("d")
     counts.froze("d")
     counts.froze("e")

@@ -152,7 +152,7 @@ def test_a_store_that_cannot_be_read_answers_nothing(
 @pytest.mark.parametrize("verb", ["load", "entries"])
 def test_a_charge_is_not_decided_on_what_cannot_be_read(service: Live, store: FaultyStore, verb: str) -> None:
     service.open("other", rho=1.0)
-    service.app.state.accountant.writer._book.forget("other")
+    service.app.state.accountant.writer._cache.forget("other")
     store.fail(before, verb)
     unsure(service.charge("other", "k"))
     store.heal()
@@ -220,7 +220,7 @@ def test_keys_that_vanished_let_nobody_in(service: Live, store: FaultyStore) -> 
 def test_totals_that_are_gone_are_not_zero(service: Live, store: FaultyStore) -> None:
     service.open("spent", rho=0.5)
     assert service.charge("spent", "k").status_code == 201
-    service.app.state.accountant.writer._book.forget("spent")
+    service.app.state.accountant.writer._cache.forget("spent")
     del store.sound._streams["spent"].blobs["totals/dataset"]
     unsure(service.charge("spent", "again"), "ledger-corrupt")
     unsure(service.ask("GET", "/v1/datasets/spent/odometer"), "ledger-corrupt")

@@ -39,7 +39,7 @@ class Processes:
         self.store = MemoryStore()
         self.one, self.other = Accountant(self.store), Accountant(self.store)
         for each in (self.one, self.other):
-            each.watch.close()
+            each.rollback_monitor.close()
         self.one.create_dataset(DATASET, "admin")
         self.charge(self.one, "kept")
 

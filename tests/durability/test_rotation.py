@@ -15,7 +15,7 @@ from odometer_accountant.ledger.decisions import Admitted
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.request_checks import prepared_charge
 from odometer_accountant.stores.memory import MemoryStore
-from odometer_accountant.writer.planner import Outcome
+from odometer_accountant.writer.batch import Outcome
 from odometer_accountant.writer.rotation import (
     ASLEEP_S,
     BACK_OFF_MAX_S,

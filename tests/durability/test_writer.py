@@ -20,7 +20,7 @@ from odometer_accountant.ledger.commands import ChargeCommand
 from odometer_accountant.ledger.decisions import Admitted, Refused, Replayed
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.request_checks import prepared_charge
-from odometer_accountant.writer.planner import Outcome
+from odometer_accountant.writer.batch import Outcome
 from odometer_accountant.writer.writer import WAITING_MAX
 from odometer_client.keys import new_key
 
@@ -139,7 +139,7 @@ def test_too_many_waiting_are_told_at_once(accountant: Accountant, store: Faulty
     assert store.called.wait(10)
     for token in range(WAITING_MAX):
         submit(accountant, sink, token, f"k{token}")
-    with pytest.raises(Overloaded, match="same key"):
+    with pytest.raises(Overloaded, match="same idempotency key"):
         submit(accountant, sink, "one too many")
     store.fail(before, "append")  # fail them fast
     store.go.set()
@@ -182,7 +182,7 @@ def test_a_dataset_that_cannot_be_planned_stops_no_other(
 ) -> None:
     """Whatever a damaged ledger makes of the reading, the thread lives, and others are charged as before."""
     accountant.create_dataset(dataset_document("damaged"), "p")
-    real = accountant.writer._book.plan
+    real = accountant.writer._planner.plan
 
     def broken(stream: str, *arguments: Any) -> Any:
         if stream == "damaged":
@@ -190,7 +190,7 @@ def test_a_dataset_that_cannot_be_planned_stops_no_other(
         return real(stream, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(accountant.writer._book, "plan", broken)
+        patched.setattr(accountant.writer._planner, "plan", broken)
         with pytest.raises(InternalError, match="nothing was charged"):
             accountant.charge("damaged", ONE, "k", "p")
         assert accountant.charge("d", ONE, "k", "p")[0]["sequence"] == 2

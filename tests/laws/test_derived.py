@@ -210,7 +210,7 @@ def test_a_parent_that_another_process_wrote_is_found(ledger: Accountant) -> Non
         receipt, _ = other.charge("d", CHARGE, "k2", "bob")
         assert derive(ledger, receipt["sequence"], "q") == 5
         ledger.writer.close()
-        ledger.watch.close()
+        ledger.rollback_monitor.close()
 
 
 def test_of_units_the_main_ledger_alone_has_parents() -> None:

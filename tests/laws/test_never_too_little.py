@@ -158,7 +158,7 @@ def test_what_a_frozen_shard_counts_is_not_told(asked: str) -> None:
 @pytest.mark.parametrize("asked", ASKED)
 def test_what_a_shard_that_lost_entries_counts_is_not_told(asked: str) -> None:
     with units() as accountant:
-        accountant.watch.close()
+        accountant.rollback_monitor.close()
         store = accountant.store
         assert isinstance(store, MemoryStore)
         accountant.hold("d", about_x(expires_in_s=60), "k", "p")

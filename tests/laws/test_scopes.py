@@ -22,7 +22,9 @@ from odometer_accountant.scopes import shard_of, shard_stream
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.stores.memory import MemoryStore
 from odometer_accountant.verify.walk import verify
-from odometer_accountant.writer.planner import Book, Submission
+from odometer_accountant.writer.batch import Submission
+from odometer_accountant.writer.cache import StateCache
+from odometer_accountant.writer.planner import BatchPlanner
 from odometer_accountant.writer.stats import WriterStats
 from odometer_accountant.writer.writer import utc_now
 
@@ -340,8 +342,8 @@ def test_what_was_set_a_moment_before_is_in_force_for_what_is_decided_together_w
     ]
     reopened = MemoryStore()
     reopened.__dict__ |= {**store.__dict__, "_closed": False}
-    book = Book(reopened, WriterStats())
-    plan = book.plan(
+    planner = BatchPlanner(StateCache(reopened, WriterStats()))
+    plan = planner.plan(
         "d", [Submission("d", each, Sinkless(), None) for each in (command, *charges)], utc_now()
     )
     assert plan is not None

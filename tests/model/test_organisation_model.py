@@ -186,7 +186,7 @@ class OrganisationMachine(RuleBasedStateMachine):
         self.accountants[number : number + 1] = [accountant]
 
     def end(self, number: int) -> None:
-        self.accountants[number].watch.close()
+        self.accountants[number].rollback_monitor.close()
         self.accountants[number].writer.close()
         if not isinstance(self.stores[number].sound, MemoryStore):
             self.stores[number].sound.close()

@@ -89,7 +89,7 @@ def fill(store: Store) -> None:
         accountant.create_dataset(opened(name), "root")
         freeze(store, name)
     accountant.unfreeze("unfrozen", {"reason": "looked at it"}, "root")
-    accountant.watch.close()
+    accountant.rollback_monitor.close()
     accountant.writer.close()
 
     ring = KeyRing(store)

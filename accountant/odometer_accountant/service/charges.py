@@ -38,7 +38,7 @@ from odometer_accountant.service.request_checks import (
     prepared_charge,
     shard_of_units,
 )
-from odometer_accountant.writer.planner import Outcome
+from odometer_accountant.writer.batch import Outcome
 
 
 class Charges(StateReader):

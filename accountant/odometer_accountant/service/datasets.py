@@ -119,5 +119,5 @@ class Datasets(Budgets):
     def _frozen_shards(self, state: State) -> list[int]:
         if not state.dataset.shards:
             return []
-        frozen = self.writer.counts.frozen_streams()
+        frozen = self.writer.stats.frozen_streams()
         return sorted(shard_number(one) for one in frozen if shard_parent(one) == state.dataset.name)

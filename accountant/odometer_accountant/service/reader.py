@@ -15,7 +15,7 @@ from odometer_accountant.ledger.state import State
 from odometer_accountant.scopes import shard_number, shard_parent, shard_stream
 from odometer_accountant.service.request_checks import is_slug, unknown_dataset, valid_principal
 from odometer_accountant.stores import Store, open_store
-from odometer_accountant.writer.planner import Outcome
+from odometer_accountant.writer.batch import Outcome
 from odometer_accountant.writer.rollback_monitor import RollbackMonitor
 from odometer_accountant.writer.writer import LedgerWriter, utc_now
 
@@ -39,7 +39,7 @@ class StateReader:
         self.clock = Forward(clock)
         self._datasets: dict[str, Dataset] = {}
         self.writer = LedgerWriter(store, self.clock.as_it_is, on_death)  # which keeps the latest itself
-        self.watch = RollbackMonitor(store, self.writer)
+        self.rollback_monitor = RollbackMonitor(store, self.writer)
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -48,7 +48,7 @@ class StateReader:
 
     def close(self) -> None:
         """Answer what waits, then let go of the store."""
-        self.watch.close()
+        self.rollback_monitor.close()
         self.writer.close()
         self.store.close()
 
@@ -78,23 +78,23 @@ class StateReader:
 
     def _unmoved(self, state: State) -> bool:
         """Whether the store still has the end that a state was read at. Raises LedgerRolledBack."""
-        seen = self.writer.seen(state.stream)
+        seen = self.writer.known(state.stream)
         if self.store.load(state.stream, [])[0] != state.head:
             return False
         try:
             check_history(self.store, state.stream, seen, state)
         except OdometerError:
-            self.writer.look(state.stream)
+            self.writer.check(state.stream)
             raise
         return True
 
     def _read(self, stream: str) -> State | None:
-        seen = self.writer.seen(stream)  # before the store is read: the writer moves on meanwhile
+        seen = self.writer.known(stream)  # before the store is read: the writer moves on meanwhile
         state = load_state(self.store, stream)
         try:
             check_history(self.store, stream, seen, state)
         except OdometerError:
-            self.writer.look(stream)  # which freezes it, for every process
+            self.writer.check(stream)  # which freezes it, for every process
             raise
         return state
 

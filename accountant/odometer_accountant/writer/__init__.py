@@ -1,1 +1,1 @@
-"""The one thread that decides and appends, what it caches, and the watch over histories that were seen."""
+"""The one thread that decides and appends, its cache of states, and the checks for rolled back ledgers."""

@@ -1,7 +1,7 @@
-"""Looks, now and then, whether the histories that this process saw are still there.
+"""Compares the store regularly with the heads that this process knows, to find a rollback early.
 
-A ledger that went back is found when it is next asked for. This finds it too when nobody asks this process
-for it any more, while others, who never saw what was lost, go on admitting.
+A rolled back ledger is also found when it is next used. This finds it when this process gets no more requests
+for it while other processes, which never saw the lost entries, go on admitting charges.
 """
 
 import threading
@@ -14,18 +14,18 @@ from odometer_accountant.writer.writer import LedgerWriter
 
 PERIOD_S: Final = 1.0
 STREAMS_AT_ONCE: Final = 64
-"""Streams looked at in one period, in turn."""
+"""How many streams are compared in one period; the next period goes on with the following ones."""
 
 
 class RollbackMonitor:
-    """A thread that compares heads, and asks the writer to look where one moved. `close` ends it."""
+    """A thread that compares heads, and has the writer check a stream that changed. `close` ends it."""
 
     def __init__(self, store: Store, writer: LedgerWriter, period_s: float = PERIOD_S) -> None:
         self._store = store
         self._writer = writer
         self._period_s = period_s
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="rollback-monitor", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -34,28 +34,28 @@ class RollbackMonitor:
         self._thread.join()
 
     def _run(self) -> None:
-        turn = 0
+        start = 0
         while not self._ended.wait(self._period_s) and self._writer.alive:
             with suppress(OdometerError):
-                self._store.ping()  # a server that no longer writes all to disk is found, and left
+                self._store.ping()  # also finds, and leaves, a server that stopped writing to disk
             streams = self._writer.streams()
             for place in range(min(len(streams), STREAMS_AT_ONCE)):
                 if self._ended.is_set():
                     return
-                self._compare(streams[(turn + place) % len(streams)])
-            turn += STREAMS_AT_ONCE
+                self._compare(streams[(start + place) % len(streams)])
+            start += STREAMS_AT_ONCE
 
     def _compare(self, stream: str) -> None:
-        seen = self._writer.seen(stream)
-        if seen is None:
+        known = self._writer.known(stream)
+        if known is None:
             return
-        with suppress(OdometerError):  # a store that is away now is looked at again
+        with suppress(OdometerError):  # a store that cannot be reached is compared in the next period
             head, _ = self._store.load(stream, [])
-            if head == seen.head or self._goes_on(stream, head, seen.head):
+            if head == known.head or self._continues(stream, head, known.head):
                 return
-            self._writer.look(stream)
+            self._writer.check(stream)
 
-    def _goes_on(self, stream: str, head: Head, seen: Head) -> bool:
-        """Whether the stream only went on from where it was seen: others write it too."""
-        rows = self._store.entries(stream, seen.sequence - 1, 1) if head.sequence > seen.sequence else []
-        return [(row.sequence, row.hash) for row in rows] == [(seen.sequence, seen.hash)]
+    def _continues(self, stream: str, head: Head, known: Head) -> bool:
+        """Whether the stream only has new entries after the known head: other processes write it too."""
+        rows = self._store.entries(stream, known.sequence - 1, 1) if head.sequence > known.sequence else []
+        return [(row.sequence, row.hash) for row in rows] == [(known.sequence, known.hash)]

@@ -1,4 +1,4 @@
-"""What a writer counts while it works: plain integers, for whoever asks. No library, no labels, no names."""
+"""Plain counters of the writer's work, for the metrics. No library, no labels, no names."""
 
 import threading
 from typing import Final
@@ -8,11 +8,11 @@ SIZES: Final = 9
 
 
 class WriterStats:
-    """Since the process began. The writer's thread writes, any thread may read: a number may be a moment old.
+    """Counters since the process began. The writer's thread writes; any thread may read, a moment late.
 
-    `batch_sizes[i]` is how many batches took at most 2**i commands and more than half of that; its last
-    item counts larger ones. `stale_heads` is how often others were faster, `appends_failed` how often
-    the store did not say that an append is durable.
+    `batch_sizes[i]` counts the batches of at most 2**i commands and more than half of that; its last item
+    counts larger ones. `stale_heads` counts lost append races, `appends_failed` the appends that the store
+    did not confirm as durable.
     """
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class WriterStats:
         self._lock = threading.Lock()
 
     def batch(self, size: int) -> None:
-        """A batch of `size` commands, at least 1, was taken from the queue."""
+        """Count a batch of `size` commands, at least 1, that was taken from the queue."""
         self.batch_sizes[min((size - 1).bit_length(), SIZES)] += 1
         self.commands += size
 
     def froze(self, stream: str) -> None:
-        """A stream takes no more entries: its history changed, or contradicts itself. From any thread.
+        """Note that a stream takes no more entries because its history changed or contradicts itself.
 
-        Saying it again of a stream that is frozen already counts nothing.
+        Counts a stream that is frozen already only once. For any thread.
         """
         with self._lock:
             if stream not in self._frozen:
@@ -40,16 +40,16 @@ class WriterStats:
                 self.freezes += 1
 
     def thawed(self, stream: str) -> None:
-        """A person has looked, and the stream takes entries again. From any thread."""
+        """Note that a stream takes entries again after a person's decision. For any thread."""
         with self._lock:
             self._frozen.discard(stream)
 
     def frozen_streams(self) -> list[str]:
-        """Which streams are frozen as far as this process knows. For any thread."""
+        """The streams that this process knows to be frozen. For any thread."""
         with self._lock:
             return list(self._frozen)
 
     @property
     def frozen(self) -> int:
-        """How many streams are frozen as far as this process knows."""
+        """How many streams this process knows to be frozen."""
         return len(self._frozen)

@@ -267,7 +267,7 @@ class Keeper:
         self._told |= new
 
     def _new(self) -> Iterator[tuple[str, KnownHead]]:
-        seen = {stream: one for stream in self._writer.streams() if (one := self._writer.seen(stream))}
+        seen = {stream: one for stream in self._writer.streams() if (one := self._writer.known(stream))}
         with suppress(OdometerError):  # a store that is away now is looked at again
             head, _ = self._store.load(KEYS, [])
             if head != EMPTY_HEAD:

@@ -18,7 +18,7 @@ from odometer_accountant.requests.json_input import JsonBody
 from odometer_accountant.service.accountant import Accountant
 from odometer_accountant.service.api_keys import Identity, Role
 from odometer_accountant.service.request_checks import idempotency_key, is_slug, unknown_dataset
-from odometer_accountant.writer.planner import Outcome
+from odometer_accountant.writer.batch import Outcome
 from privacy_odometer.authentication import Authenticator
 from privacy_odometer.lanes import Lanes
 from privacy_odometer.metrics import ChargeCounts, outcome_of
