@@ -11,7 +11,6 @@ import typer
 
 from privacy_odometer.cli import errors
 from privacy_odometer.cli.output import end, shown_store
-from privacy_odometer.witness_setup import default_witness
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -73,6 +72,8 @@ def serve(
         "log_level": log_level,
         "witness": witness,
     }
+    from privacy_odometer.witness_setup import default_witness  # imports numpy: not for --help
+
     settings = read_settings(**{name: value for name, value in given.items() if value is not None})
     logging.basicConfig(
         level=settings.log_level.upper(),
