@@ -304,9 +304,9 @@ def test_what_is_open_of_a_window_is_verified_and_read_or_nothing_is_admitted() 
     hold(accountant, pure(0.4), days=3)
     store, name, state = accountant.store, window_blob("dataset", "day"), accountant.state("d")
     head, blobs = store.load("d", [name])
-    within = InWindow.decode(state.dataset.grid, blobs[name].decode("ascii"), state.lexicon)
+    within = InWindow.decode(state.dataset.grid, blobs[name].decode("ascii"), state.loss_dictionary)
     assert set(within.open) == {"2026-12-03"}
-    less = InWindow(within.name, within.loss).encode(state.lexicon).encode("ascii")
+    less = InWindow(within.name, within.loss).encode(state.loss_dictionary).encode("ascii")
     for value in (less, blobs[name] + b";2026-12-04 x", blobs[name].replace(b";", b";2026-12-03 ")):
         store.append([Write("d", head, [], {name: value})])
         assert [one for verdict in verify(store, ["d"]) for one in verdict.findings], value

@@ -1,10 +1,10 @@
-"""Streams that an earlier version wrote: what is stored beside their entries is counted again, once.
+"""Adopts streams of an earlier version: their entries are counted again, once.
 
-They have no marks (stores.marks), so nothing says whether a total of theirs is the last one. The
-entries do: each names the hash of the one before it. They are folded page by page, and what is stored must be
-what they come to. Then all of it is written anew, with marks and with an entry of the present format. From
-there on a worker of the earlier version finds that the stream moved, cannot read what is beside it, and
-refuses; it never writes a total without a mark beside those that have one.
+Such streams have no marks (stores.marks), so a stored total may be an old one. The entries are certain: each
+names the hash of the one before it. They are folded page by page, and the stored state must equal the result.
+Then all of it is written again, with marks, and with an entry of the present format. From then on a worker of
+the earlier version finds that the stream changed, cannot read its state, and refuses: it never writes a total
+without a mark beside those that have one.
 """
 
 import logging
@@ -34,10 +34,10 @@ _STREAMS: Final = 128
 
 
 def adopt(store: Store, stream: str) -> None:
-    """Count a stream of an earlier version again and give it its marks; nothing where it has them.
+    """Count a stream of an earlier version again and mark it. Does nothing where it has marks.
 
-    Raises LedgerCorrupt where what is stored is not what the entries come to, StoreUnavailable when unsure.
-    Takes as long as the stream has entries: about a minute for a million.
+    Raises LedgerCorrupt where the stored state differs from the entries, StoreUnavailable when unsure.
+    Takes about a minute for a million entries.
     """
     for _ in range(_ATTEMPTS):
         head, _blobs = store.load(stream, [])
@@ -58,11 +58,11 @@ def adopt(store: Store, stream: str) -> None:
         if store.append([Write(stream, head, [after.entry], after.state.blobs(), adopts=True)]) == [True]:
             log.warning("%s was counted again: all that is stored is what its entries come to", stream)
             return
-    raise StoreUnavailable(f"{stream} moved on each time it was counted: ask again")
+    raise StoreUnavailable(f"{stream} changed each time it was counted: retry")
 
 
 def adopt_all(store: Store) -> None:
-    """`adopt` every stream. One that cannot be counted is said in the log, and hides no other."""
+    """`adopt` every stream. A stream that cannot be counted is logged, and the others are adopted."""
     after = ""
     while names := store.streams(after, _STREAMS):
         for name in names:
@@ -83,7 +83,7 @@ def _recounted(state: State, head: Head, entry: Entry) -> State:
 
 
 def _folded(store: Store, stream: str, head: Head) -> State | None:
-    """The state that the entries come to; None when the stream moved on meanwhile."""
+    """The state that the entries fold into; None when the stream was appended to meanwhile."""
     state: State | None = None
     after = 0
     while after < head.sequence:
@@ -99,13 +99,13 @@ def _folded(store: Store, stream: str, head: Head) -> State | None:
         raise LedgerCorrupt(f"the last entry of {stream} is not the one its head names: run odometer verify")
     if state.stream != stream:
         raise LedgerCorrupt(f"the ledger of {stream} is that of {state.stream}: run odometer verify")
-    if state.version > FORMAT:  # only who writes marks writes such entries
+    if state.version > FORMAT:  # only versions that write marks write such entries
         raise LedgerCorrupt(f"the marks of {stream} are gone: run odometer verify")
     return state
 
 
 def _compared(store: Store, state: State) -> bool:
-    """Whether the stream is still where it was counted. Raises LedgerCorrupt where what is stored differs."""
+    """Whether the stream still ends where it was counted. Raises LedgerCorrupt where a blob differs."""
     names = sorted(counts_of(state) | set(counts_in(store, state.stream)))
     ours = state.blobs()
     for start in range(0, len(names) or 1, _AT_ONCE):

@@ -5,20 +5,10 @@ from typing import Final
 from odometer_accountant.scopes import in_window
 
 CONFIG_BLOB: Final = "config"
-
-
 HOLDS_BLOB: Final = "holds"
-
-
-LEXICON_BLOB: Final = "lexicon"
-
-
+LOSS_DICTIONARY_BLOB: Final = "lexicon"
 SESSIONS_BLOB: Final = "sessions"
-
-
 TOTALS: Final = "totals/"
-
-
 WINDOWS: Final = "window/"
 
 

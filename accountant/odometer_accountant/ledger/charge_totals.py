@@ -42,7 +42,7 @@ def charge_changes(state: State, losses: Sequence[Loss]) -> dict[str, Any]:
     """The attributes of a state that a charge changes, beside its totals."""
     changes: dict[str, Any] = {"charges": state.charges + 1}
     if state.shard is not None:
-        changes["lexicon"] = state.lexicon.learned(total(state.dataset.grid, losses))
+        changes["loss_dictionary"] = state.loss_dictionary.learned(total(state.dataset.grid, losses))
     return changes
 
 

@@ -16,7 +16,7 @@ from odometer_accountant.stores import Head
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sends a request: a principal, and the principals on whose behalf it may charge."""
+    """The sender of a request: a principal, and the principals on whose behalf it may charge."""
 
     principal: str
     team: str | None = None

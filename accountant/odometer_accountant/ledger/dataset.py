@@ -1,4 +1,4 @@
-"""What a dataset's first entry binds, and its budgets as they are in force."""
+"""The facts that a dataset's first entry fixes, and the versions of its budgets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,14 +21,14 @@ _FORMAT_OF_NO_MIX: Final = 4
 
 
 def entry_format(entries: Iterable["BudgetVersion"]) -> int:
-    """The lowest format of an entry that says these budgets: an earlier version has no logarithm of 0."""
+    """The lowest format of an entry with these budgets: an earlier version has no logarithm of 0."""
     alone = any(entry.fixed.get("delta_mix") == repr(0.0) for entry in entries)
     return _FORMAT_OF_NO_MIX if alone else FORMAT
 
 
 @dataclass(frozen=True)
 class BudgetVersion:
-    """A budget in force: its document, its version, and what was fixed when its weights were."""
+    """A version of a budget: its document, and the values that were fixed with its weights."""
 
     budget: Budget
     version: int
@@ -36,10 +36,10 @@ class BudgetVersion:
     since: int
     """Sequence number of the entry that fixed its weights: the promise covers the entries after it."""
     largest: float | None = field(default=None, compare=False)
-    """The largest limit in force since the first entry that it covers; None where an earlier version changed
-    it and its entries were not counted again since."""
+    """The largest limit in force since the first entry that it covers. None where an earlier version changed
+    it and the entries were not counted again since."""
     told: bool = field(default=True, compare=False)
-    """Whether the entries say so: those up to format 3 did not."""
+    """Whether the entries state it: those up to format 3 did not."""
 
     def document(self) -> dict[str, Any]:
         """As an entry has it."""
@@ -57,14 +57,14 @@ class BudgetVersion:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
-        """The inverse of `kept`; of `document` too, without what is not said."""
+        """The inverse of `kept`, and of `document`, which leaves the largest limit out."""
         budget = ANY_BUDGET.validate_python(text_to_floats(document["budget"]), context=STORED)
         version, said = document["version"], document.get("largest")
         largest = budget.limit() if version == 1 else None if said is None else float(said)
         return cls(budget, version, document["fixed"], document["since"], largest, largest is not None)
 
     def after(self, before: "BudgetVersion | None", *, covered: bool, told: bool = True) -> Self:
-        """As it follows on `before`, which covers an entry by now or does not."""
+        """This version after `before`; `covered` says whether `before` may cover an entry by now."""
         limit = self.budget.limit()
         if before is None or before.since != self.since or not covered:
             return replace(self, largest=limit, told=told)
@@ -78,7 +78,7 @@ def parse_budgets(documents: Mapping[str, Any]) -> dict[str, BudgetVersion]:
 
 
 class Dataset(Model):
-    """What is protected, as bound by its first entry."""
+    """The facts of a dataset, as its first entry fixes them."""
 
     name: str
     unit: str
@@ -101,7 +101,7 @@ class Dataset(Model):
 
     @property
     def entry_format(self) -> int:
-        """The lowest format of its first entry: that of grid 2 is refused by who knows grid 1 alone."""
+        """The lowest format of its first entry: a version that knows only grid 1 refuses that of grid 2."""
         return FORMAT if self.grid is GRID_V1 else _FORMAT_OF_GRID_2
 
     @property

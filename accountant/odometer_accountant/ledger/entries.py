@@ -14,13 +14,13 @@ from odometer_accountant.errors import LedgerCorrupt, UpgradeNeeded
 from odometer_accountant.stores import Head, NewEntry, Row, Store
 
 FORMAT: Final = 3
-"""What is written, unless an entry says something that only a later format can say."""
+"""The format of new entries, unless an entry states something that only a later format can."""
 LATEST: Final = 4
 """The latest format that this version writes and reads."""
 FORMATS: Final = (1, 2, 3, 4)
-"""What is read."""
+"""The formats that this version reads."""
 MARK: Final = 8
-"""So much of an entry's hash is in the id of what it opened."""
+"""Characters of an entry's hash in the id of the hold or session that it opened."""
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
@@ -52,9 +52,9 @@ def timestamp(moment: datetime) -> str:
 
 
 def content(row: Row, name: str) -> dict[str, Any]:
-    """What an entry of stream `name` says.
+    """The parsed entry of a row of stream `name`.
 
-    Raises LedgerCorrupt when it is not what was hashed, or is another one than stood there.
+    Raises LedgerCorrupt when its bytes do not have its hash, or it states another number.
     """
     found: Any = None
     if entry_hash(row.body) == row.hash:
@@ -68,10 +68,10 @@ def content(row: Row, name: str) -> dict[str, Any]:
 
 
 def row_at(store: Store, stream: str, head: Head, number: int) -> Row | None:
-    """Entry `number` of a stream that ends with `head`; None for a number that is beyond its end.
+    """Entry `number` of a stream that ends with `head`; None for a number beyond its end.
 
-    It is the entry that the next one, or the head, names. Where none such is stored, what is returned has no
-    bytes, so that `content` takes it for damage: an entry that was lost is not one that never was.
+    The next entry, or the head, names it. Where no such entry is stored, the row has no bytes, so that
+    `content` reports damage: a lost entry must not look like one that never existed.
     """
     if not 0 < number <= head.sequence:
         return None
@@ -85,15 +85,15 @@ def row_at(store: Store, stream: str, head: Head, number: int) -> Row | None:
 
 
 def follows(row: Row, before: Row | None) -> bool:
-    """Whether an entry names that one as the entry before it."""
-    # No text can be taken for it: quotes within texts are escaped.
+    """Whether `row` names `before` as the entry before it."""
+    # No text of a caller can match: quotes within texts are escaped.
     return before is not None and f'"prev":"{before.hash}"'.encode() in row.body
 
 
 def contents(rows: Iterable[Row], name: str) -> Iterator[dict[str, Any]]:
-    """What neighbouring entries of stream `name` say.
+    """The parsed entries of neighbouring rows of stream `name`.
 
-    Raises LedgerCorrupt for what `content` finds, and for one that does not name the entry before it.
+    Raises LedgerCorrupt as `content` does, and for an entry that does not name the one before it.
     """
     before: Row | None = None
     for row in rows:
@@ -108,7 +108,7 @@ def contents(rows: Iterable[Row], name: str) -> Iterator[dict[str, Any]]:
 
 
 def check_format(stream: str, version: Any) -> None:
-    """Raise UpgradeNeeded for a format that a later version writes: it is not damage, and not understood."""
+    """Raise UpgradeNeeded for the format of a later version: it is not damage."""
     if isinstance(version, int) and version > LATEST:
         raise UpgradeNeeded(
             f"{stream} has entries of format {version}, this worker reads up to format {LATEST}: upgrade "
@@ -117,8 +117,8 @@ def check_format(stream: str, version: Any) -> None:
 
 
 def says_more(command: str) -> bool:
-    """Whether a command, as canonical JSON, says what formats up to 3 could not: that scores are monotone."""
-    return '"monotone":true' in command  # no text can be taken for it: quotes within texts are escaped
+    """Whether a command, as canonical JSON, states monotone scores: formats up to 3 could not."""
+    return '"monotone":true' in command  # no text can match: quotes within texts are escaped
 
 
 def seal(
@@ -126,7 +126,7 @@ def seal(
 ) -> tuple[NewEntry, Head]:
     """The entry after `state_head`, with its number, its predecessor's hash and its format.
 
-    `version` is the lowest format that can say what `document` says.
+    `version` is the lowest format that can state `document`.
     """
     sequence = state_head.sequence + 1
     body = canonical({**document, "v": version, "seq": sequence, "prev": state_head.hash})
@@ -135,23 +135,22 @@ def seal(
 
 
 def entry_id(number: int, digest: str) -> str:
-    """How what an entry opened, a session or a hold, is called: its number and the start of its hash.
+    """The id of a session or hold: the number of the entry that opened it, and the start of its hash.
 
-    A ledger that lost entries and goes on gives their numbers to others: the hash tells what is lost from
-    what has its number now.
+    A ledger that lost entries and goes on uses their numbers again: the hash tells the lost one apart.
     """
     return f"{number}.{digest[:MARK]}"
 
 
 def hold_id(shard: int | None, number: int, digest: str) -> str:
-    """How a hold is called: its shard where there is one, and its entry."""
+    """The id of a hold: its shard where there is one, and its entry."""
     name = entry_id(number, digest)
     return name if shard is None else f"{shard:04x}-{name}"
 
 
 LARGEST_SAID: Final = 4
-"""From this format on it is said which limit of a budget was the largest in force."""
+"""From this format on, entries state the largest limit of a budget that was in force."""
 
 
 WINDOWS_REACHED: Final = 4
-"""From this format on what is open counts in every window that it reaches."""
+"""From this format on, open holds and sessions count in every window that they reach."""

@@ -1,4 +1,4 @@
-"""What an entry states about charges: scopes, kinds of mechanism, losses, idempotency key. Pure."""
+"""Reads the charges of an entry: scopes, kinds of mechanism, losses, idempotency key. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,7 @@ def entry_loss(grid: Grid, entry: Entry) -> Loss:
 
 
 def owner_of(entry: Entry) -> str:
-    """Who sent the command: the caller that charged on a principal's behalf, or the principal itself."""
+    """The sender of the command: the caller that charged on a principal's behalf, or the principal."""
     return str(entry.get("by", entry["principal"]))
 
 

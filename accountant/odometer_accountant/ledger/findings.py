@@ -37,7 +37,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Parting:
+class Difference:
     """The first coordinate in which two losses differ."""
 
     where: str
@@ -46,18 +46,18 @@ class Parting:
     also: str
 
 
-def parting(
-    theirs: Loss, ours: Loss, parted: Callable[[Loss, Loss, int], bool] | None = None
-) -> Parting | None:
-    """Where two losses differ (or are `parted`) first, None where nowhere."""
-    parted = parted or _differ
-    places = [index for index in range(ours.grid.size) if parted(theirs, ours, index)]
+def first_difference(
+    theirs: Loss, ours: Loss, differ: Callable[[Loss, Loss, int], bool] | None = None
+) -> Difference | None:
+    """The first coordinate in which two losses differ, by `differ` where given; None when there is none."""
+    differ = differ or _differ
+    places = [index for index in range(ours.grid.size) if differ(theirs, ours, index)]
     if not places:
         return None
     others = len(places) - 1
     also = f" ({others} more coordinate{'s' if others > 1 else ''} differ)" if others else ""
     first = places[0]
-    return Parting(_name(ours.grid, first), _said(theirs, first), _said(ours, first), also)
+    return Difference(_name(ours.grid, first), _said(theirs, first), _said(ours, first), also)
 
 
 def _differ(theirs: Loss, ours: Loss, index: int) -> bool:

@@ -1,4 +1,4 @@
-"""Whose the open holds of a dataset are: one principal does not take the places of all others."""
+"""Limits the open holds of one principal, so that it leaves room for the others."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -12,25 +12,25 @@ from odometer_accountant.ledger.state import State
 from odometer_accountant.stores import Row
 
 HOLDS_OF_ONE_MAX: Final = 250
-"""Open holds of a stream that one principal can have, of the `charging.HOLDS_MAX` of all."""
+"""Most open holds of a stream that one principal can have; all together have `charges.HOLDS_MAX`."""
 _STREAMS_KEPT: Final = 64
 Rows = Callable[[int], Row | None]
 """An entry of the stream by its number, None when there is none."""
 
 
 class Holders:
-    """Who asked for the open holds of streams. Each is read once from its entry, which never changes.
+    """The owners of the open holds of streams. Each is read once from its entry, which never changes.
 
-    Nothing is read of a stream with fewer open holds than one principal may have.
+    Nothing is read for a stream with fewer open holds than one principal may have.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, dict[int, str]] = OrderedDict()
 
     def check(self, state: State, command: ChargeCommand, now: str, stored: int, row: Rows) -> None:
-        """Raise TooManyHolds unless whoever asks for a hold may have one more beside those of `state`.
+        """Raise TooManyHolds unless the sender of a hold may have one more beside the open holds of `state`.
 
-        stored: the number of the last entry that the store has; `row` gives the later ones too.
+        `stored` is the number of the last entry that the store has; `row` finds the later ones too.
         """
         if command.prepared.expires_in_s is None:
             return
@@ -49,7 +49,7 @@ class Holders:
         found = {
             number: known[number] if number in known else _holder(row(number), stream) for number in numbers
         }
-        # What is not stored yet may never be: another entry could then have its number.
+        # An entry that is not stored yet may never be: another one could then have its number.
         self._known[stream] = {number: who for number, who in found.items() if number <= stored}
         while len(self._known) > _STREAMS_KEPT:
             self._known.popitem(last=False)
@@ -58,6 +58,6 @@ class Holders:
 
 def _holder(row: Row | None, stream: str) -> str:
     if row is None:
-        return ""  # what is missing is found elsewhere, and is nobody's here
+        return ""  # a missing entry is reported elsewhere; here it has no owner
     entry = content(row, stream)
     return str(entry.get("by", entry.get("principal", "")))

@@ -134,7 +134,7 @@ def open_entry(row: Row | None, number: int, name: str) -> dict[str, Any]:
         return held_entry(row, number, name)
     except UnknownHold as error:
         raise LedgerCorrupt(
-            f"entry {number} of {name} is listed as an open hold and is none: run odometer verify",
+            f"entry {number} of {name} is listed as an open hold and is not a hold: run odometer verify",
             sequence=number,
         ) from error
 

@@ -1,8 +1,8 @@
-"""Totals in a few bytes: most units are charged the same again and again, so most totals are a multiple.
+"""Stores totals in a few bytes: most units are charged the same loss repeatedly.
 
 A dataset by unit has a total for each of perhaps ten million units, and each has some fifty coordinates.
-A shard keeps the first losses that its charges had; a total that is exactly a multiple of one is stored as
-that.
+A shard keeps the first losses of its charges. A total that is exactly a multiple of one of them is stored as
+that multiple.
 """
 
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ LOSSES_MAX: Final = 32
 
 @dataclass(frozen=True)
 class LossDictionary:
-    """The losses that totals may be multiples of, in the order in which they were first charged."""
+    """The losses that totals may be multiples of, in the order of their first charge."""
 
     losses: tuple[Loss, ...] = ()
 
     def learned(self, loss: Loss) -> "LossDictionary":
-        """With one more, if it is new and there is room."""
+        """With one more loss, if it is new and there is room."""
         if loss in self.losses or len(self.losses) >= LOSSES_MAX or loss.is_zero:
             return self
         return LossDictionary((*self.losses, loss))
 
     def encode(self, total: Loss) -> str:
-        """`times*number`, or all of it."""
+        """`times*number`, or the whole loss."""
         for number, loss in enumerate(self.losses):
             times = total.multiple_of(loss)
             if times is not None:

@@ -70,7 +70,7 @@ class PreparedCharge:
     """A charge request, parsed, with everything about it that does not depend on the dataset's state."""
 
     charges: tuple[Charge, ...]
-    """With the counts of all runs."""
+    """Their counts are those of all runs."""
     adjacency: Adjacency | None
     grid: Grid = CURRENT_GRID
     group: Group | None = None
@@ -78,31 +78,31 @@ class PreparedCharge:
     units: tuple[str, ...] | None = None
     on_behalf: str | None = None
     expires_in_s: int | None = None
-    """Of a hold."""
+    """Only for a hold: its time to live, in seconds."""
     session: Opening | Answer | None = None
-    """What it does of a session."""
+    """The step of a session that it is, if it is one."""
     refused: InvalidRequest | None = field(default=None, compare=False)
-    """Why it is not taken unless it was before: a rule that is younger than the ledger's charges."""
+    """Why a new charge is refused, by a rule that is younger than some charges of the ledger."""
     _on: dict[int, "PreparedCharge"] = field(default_factory=dict, compare=False, repr=False)
-    """Itself in the units of other grids, by version."""
+    """The same charge in the units of other grids, by version."""
     _affected: dict[tuple[str, str | None], AffectedScopes] = field(
         default_factory=dict, compare=False, repr=False
     )
 
     @once
     def curves(self) -> tuple[Curve, ...]:
-        """Of one release of each charge. May take seconds."""
+        """The curve of one release of each charge. May take seconds."""
         return tuple(charge.mechanism.curve(self.grid) for charge in self.charges)
 
     @once
     def losses(self) -> tuple[Loss, ...]:
-        """One per charge."""
+        """The loss of each charge."""
         return tuple(
             curve.times(charge.count) for curve, charge in zip(self.curves, self.charges, strict=True)
         )
 
     def on(self, grid: Grid) -> "PreparedCharge":
-        """The same charge in the units of another grid: quick, for its curves are computed once."""
+        """The same charge in the units of another grid. Fast: its curves are not computed again."""
         if grid is self.grid:
             return self
         known = self._on.get(grid.version)
@@ -114,7 +114,7 @@ class PreparedCharge:
 
     @once
     def loss(self) -> Loss:
-        """All of it."""
+        """The sum of the losses."""
         return self.losses[0] if len(self.losses) == 1 else total(self.grid, self.losses)
 
     @once
@@ -123,12 +123,12 @@ class PreparedCharge:
 
     @once
     def notes(self) -> list[str]:
-        """What the caller should know of how this is charged."""
+        """Notes for the caller on how this is charged."""
         return [note for charge in self.charges for note in charge.mechanism.notes()]
 
     @once
     def documents(self) -> list[dict[str, Any]]:
-        """The charges as they came, without what was not given; the counts are those of all runs."""
+        """The charges as they were given, without defaults; the counts are those of all runs."""
         return [{"mechanism": charge.mechanism.document(), "count": charge.count} for charge in self.charges]
 
     @once
@@ -153,11 +153,11 @@ class PreparedCharge:
 
     @once
     def adjacencies(self) -> frozenset[Adjacency]:
-        """Under which every mechanism of the charge is valid."""
+        """The adjacencies under which every mechanism of the charge is valid."""
         return EVERY_ADJACENCY.intersection(*(charge.mechanism.valid_under() for charge in self.charges))
 
     def affected(self, principal: str, team: str | None) -> AffectedScopes:
-        """Whose odometers it moves, when `principal` of `team` asks."""
+        """The scopes that it charges when `principal` of `team` sends it."""
         known = self._affected.get((principal, team))
         if known is None:
             named = self.partitions if isinstance(self.partitions, tuple) else ()
@@ -169,12 +169,12 @@ class PreparedCharge:
         return known
 
     def check_valid(self) -> None:
-        """Raise InvalidRequest for what is not taken any more. After the look-up of the idempotency key."""
-        if self.refused is not None:  # a new one each time: the request is kept, and asked for again
+        """Raise InvalidRequest for a charge that is no longer accepted. Call after the key was looked up."""
+        if self.refused is not None:  # a new error each time: the prepared charge is cached
             raise InvalidRequest(self.refused.detail, **self.refused.fields)
 
     def precompute(self) -> Self:
-        """Compute what a decision needs, so that the writer never does."""
+        """Compute everything that a decision needs, so that the writer never has to."""
         _ = self.loss, self.kinds, self.command, self.losses_json, self.adjacencies
         return self
 

@@ -28,7 +28,7 @@ _MINTED: Final = re.compile(r"[pkn]_[0-9a-f]{16}")
 
 
 class Role(StrEnum):
-    """What a principal may do; each role may do what the ones before it may."""
+    """The permissions of a principal; each role includes the ones before it."""
 
     reader = "reader"
     charger = "charger"
@@ -42,7 +42,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Principal:
-    """Who is charged: an opaque id, and what its keys may do. Its name lives in a note apart from entries."""
+    """A principal: an opaque id, and the permissions of its keys. Its name is in a note, not in entries."""
 
     id: str
     role: Role
@@ -54,7 +54,7 @@ class Principal:
     name_hash: str | None = None
     """Salted hash of its name; None when it never had one."""
     claimed: bool = False
-    """Whether an entry says, comparably, which name is its own."""
+    """Whether an entry states a keyed hash of its name."""
     erased: bool = False
     """Whether its name was erased."""
 
@@ -68,22 +68,22 @@ class Key:
     token_hash: str
     created: str
     expires: str | None = None
-    """From when on it is no longer taken."""
+    """The time from which it is refused."""
     revoked: bool = False
     expired: bool = False
-    """Whether an entry says that its time is over."""
+    """Whether an entry states that it has expired."""
     replaces: str | None = None
     replaced_by: str | None = None
     rotated: str | None = None
-    """When it last took another key's place, or another took its own."""
+    """When it last replaced another key, or was replaced."""
 
     def usable(self, now: str) -> bool:
-        """Whether it is taken at `now`."""
+        """Whether it is accepted at `now`."""
         return not (self.revoked or self.expired or (self.expires is not None and self.expires <= now))
 
 
 def is_reserved(name: str) -> bool:
-    """Whether entries use that name for somebody who is no principal."""
+    """Whether entries use that name for a writer that is no principal."""
     return name.casefold() in RESERVED
 
 
@@ -105,13 +105,13 @@ class Register:
     secrets: dict[str, str] = field(default_factory=dict)
     """Salted hash of each secret that names were hashed with, by its id, the first one first."""
     ending: dict[str, str] = field(default_factory=dict)
-    """When each key ends that has an end, and whose end no entry says yet."""
+    """The end of each key that has one, unless an entry states it already."""
     time: str = ""
-    """Of the last entry: keys expire by it, so that they stay expired when a clock goes back."""
+    """The time of the last entry: keys expire by it, so that they stay expired when a clock goes back."""
     _keys_of: dict[str, list[str]] = field(default_factory=dict)
 
     def copy(self) -> "Register":
-        """One that can be changed apart."""
+        """A copy that can be changed on its own."""
         return Register(
             dict(self.principals),
             dict(self.keys),
@@ -124,11 +124,11 @@ class Register:
         )
 
     def keys_of(self, principal: str) -> list[Key]:
-        """The keys that a principal ever had, the oldest first."""
+        """All keys that a principal ever had, the oldest first."""
         return [self.keys[key] for key in self._keys_of.get(principal, ())]
 
     def lasting_admins(self) -> set[str]:
-        """The admin keys that are in use and have no end: one of them must be left."""
+        """The admin keys that are valid without an end: one of them must remain."""
         return {
             key.id
             for key in self.keys.values()
@@ -174,7 +174,7 @@ class Register:
         claim = secret, str(entry["name_claim"])
         if self.secrets.setdefault(secret, str(entry["names_key_hash"])) != entry["names_key_hash"]:
             raise ValueError(f"the secret {secret} of names changed")
-        # Doubles of old are both erased under one name: it is taken either way.
+        # Two principals of one name, from earlier versions, are both erased under it.
         if self.claims.setdefault(claim, name) != name and entry["type"] != "name_erased":
             raise ValueError(f"the name of principal {name} is that of {self.claims[claim]}")
         self.principals[name] = replace(self.principals[name], claimed=True)

@@ -1,4 +1,4 @@
-"""Settling a hold of PATE's queries at a sanitised figure: what it takes, and what it comes to. Pure."""
+"""Settlement of a hold of PATE queries at a sanitised figure: its conditions, and its losses. Pure."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

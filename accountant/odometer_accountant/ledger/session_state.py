@@ -1,4 +1,4 @@
-"""The open sessions of a stream, as its entries fold: whose, which run, how many above answers. Pure."""
+"""The open sessions of a stream: their openers, runs and numbers of above answers. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from typing import Any, Final
 from odometer_accountant.ledger.entries import entry_id
 
 SESSIONS_MAX: Final = 100
-"""Open sessions of a stream: they are written anew whenever one of them changes."""
+"""Most open sessions of a stream: all are written again whenever one of them changes."""
 SESSIONS_OF_ONE_MAX: Final = 20
-"""Of them those of one opener: crashed runners leave theirs open, and must not take everybody's places."""
+"""Most open sessions of one opener: crashed runners leave theirs open, and must leave room for others."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class SessionState:
     session: Mapping[str, Any]
     """Its kind and parameters, as the ledger holds them."""
     opener: str
-    """Who opened it: with an admin the only one that may answer."""
+    """The principal or caller that opened it: only it and admins may answer."""
     mark: str
     """The start of the hash of the entry that opened it."""
     above: int = 0
     """Above answers so far."""
     run: int = 1
-    """Which paid step it is in: one more with each answer that was charged."""
+    """The number of its current paid step: one more with each answer that was charged."""
 
     def dump(self) -> list[Any]:
         return [dict(self.session), self.opener, self.mark, self.above, self.run]
@@ -42,23 +42,23 @@ Sessions = Mapping[int, SessionState]
 
 @dataclass(frozen=True)
 class Opening:
-    """That a charge opens a session."""
+    """The step of a charge that opens a session."""
 
     session: Mapping[str, Any]
     """As the ledger holds it."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """What the entry says of it."""
+        """The step as the entry states it."""
         return {"open": dict(self.session)}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """That a charge is that of an answer of a session."""
+    """The step of a charge that pays for an answer of a session."""
 
     number: int
-    """Of the entry that opened it."""
+    """The number of the entry that opened it."""
     mark: str
     above: bool
     run: int
@@ -66,19 +66,19 @@ class Answer:
     last: bool
     """Whether no query follows."""
     principal: str = ""
-    """Who says so."""
+    """The caller that sends the answer."""
     admin: bool = False
     opened: str = ""
-    """When the session was opened; left out, before all else."""
+    """When the session was opened. "" is earlier than any time."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """What the entry says of it."""
+        """The step as the entry states it."""
         return {"id": self.number, "above": self.above, "run": self.run, "last": self.last}
 
 
 def moved(sessions: Sessions, number: int, mark: str, opener: str, step: Mapping[str, Any]) -> Sessions:
-    """The sessions after entry `number`, whose command says `step` of a session. Raises ValueError."""
+    """The sessions after entry `number`, whose command has the session step `step`. Raises ValueError."""
     if "open" in step:
         return {**sessions, number: SessionState(dict(step["open"]), opener, mark)}
     found = sessions.get(step["id"])
@@ -94,7 +94,7 @@ def moved(sessions: Sessions, number: int, mark: str, opener: str, step: Mapping
 
 
 def ended(sessions: Sessions, number: int) -> Sessions:
-    """Without one of them. Raises ValueError when it is not open."""
+    """The sessions without one that ended. Raises ValueError when it is not open."""
     if number not in sessions:
         raise ValueError(f"it ends session {number}, which is not open")
     return {one: session for one, session in sessions.items() if one != number}

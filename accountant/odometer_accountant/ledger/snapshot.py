@@ -1,4 +1,4 @@
-"""How a stream's state is read from the store, and checked against what is known of it."""
+"""Reads the state of a stream from the store, and checks it against the last known head."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from odometer_accountant.ledger.adoption import adopt
 from odometer_accountant.ledger.blobs import (
     CONFIG_BLOB,
     HOLDS_BLOB,
-    LEXICON_BLOB,
+    LOSS_DICTIONARY_BLOB,
     SESSIONS_BLOB,
     TOTALS,
     WINDOWS,
@@ -28,16 +28,16 @@ from odometer_accountant.scopes import DATASET_SCOPE
 from odometer_accountant.stores import EMPTY_HEAD, Head, Row, Store, View
 
 _READS: Final = 20
-"""How often a state is read anew because its stream moved on between two reads."""
+"""Attempts to read a state whose stream is appended to between two reads."""
 _TOGETHER: Final = 512
 """Blobs read at once."""
 _CLOSE: Final = 32
-"""How many entries are read at once for the first and the last of them."""
+"""Most entries that are read at once when only the first and the last of them are needed."""
 
 
 @dataclass(frozen=True)
 class KnownHead:
-    """The end of a stream as this process last saw it, and the last amnesty that it knew of."""
+    """The end of a stream as this process last saw it, and the time of the last accepted loss."""
 
     head: Head
     accepted_loss: str = ""
@@ -50,7 +50,7 @@ class KnownHead:
 def load_state(store: Store, stream: str, names: Iterable[str] = ()) -> State | None:
     """A stream's state with its standing counts and the named blobs; None when there is no such stream.
 
-    Raises StoreUnavailable when unsure, LedgerCorrupt when head, entry and blobs contradict.
+    Raises StoreUnavailable when unsure, LedgerCorrupt when head, entry and blobs contradict each other.
     """
     for _ in range(_READS):
         head, blobs = store.load(stream, BESIDE)
@@ -63,7 +63,7 @@ def load_state(store: Store, stream: str, names: Iterable[str] = ()) -> State | 
         complete = state and with_blobs(store, state, (*state.standing, *names))
         if complete is not None:
             return complete
-    raise StoreUnavailable(f"{stream} moved on each time it was read: ask again")
+    raise StoreUnavailable(f"{stream} changed each time it was read: retry")
 
 
 def _restored(store: Store, stream: str, head: Head, blobs: Mapping[str, bytes]) -> State | None:
@@ -77,15 +77,19 @@ def _restored(store: Store, stream: str, head: Head, blobs: Mapping[str, bytes])
         )
     if CONFIG_BLOB not in blobs:
         raise LedgerCorrupt(f"the configuration of {stream} is missing: run odometer verify")
-    time, holds, lexicon = _time_of(stream, rows[0]), blobs.get(HOLDS_BLOB), blobs.get(LEXICON_BLOB)
-    state = State.restore(head, time, blobs[CONFIG_BLOB], holds, lexicon, blobs.get(SESSIONS_BLOB))
+    time, holds, loss_dictionary = (
+        _time_of(stream, rows[0]),
+        blobs.get(HOLDS_BLOB),
+        blobs.get(LOSS_DICTIONARY_BLOB),
+    )
+    state = State.restore(head, time, blobs[CONFIG_BLOB], holds, loss_dictionary, blobs.get(SESSIONS_BLOB))
     if state.stream != stream:
         raise LedgerCorrupt(f"the ledger of {stream} is that of {state.stream}: run odometer verify")
     return state
 
 
 def with_blobs(store: Store, state: State, names: Iterable[str]) -> State | None:
-    """The state with the counts in the named blobs too; None when its stream moved on meanwhile."""
+    """The state with the counts in the named blobs too; None when its stream was appended to meanwhile."""
     totals = state.totals
     if totals.complete:
         return state
@@ -107,11 +111,11 @@ def with_blobs(store: Store, state: State, names: Iterable[str]) -> State | None
 def catch_up(
     store: Store, state: State, names: Iterable[str], beside: Sequence[str] = (), keys: Sequence[str] = ()
 ) -> tuple[State, View] | None:
-    """What `load_state` gives with the named counts, from a state of before, for less work.
+    """The present state with the named counts, from an earlier state: cheaper than `load_state`.
 
-    Also what was seen on the way, with the blobs named in `beside` and the entries of `keys`. None when the
-    state cannot be told for certain, for example when budgets changed or the entry at which `state` ended is
-    gone: then all must be read anew.
+    With it comes the view of the store, with the blobs named in `beside` and the entries of `keys`. None when
+    the state is not certain, for example because budgets changed or the last entry of `state` is gone: then
+    `load_state` must be called.
     """
     names = list(dict.fromkeys(names))
     if len(names) > _TOGETHER:
@@ -121,8 +125,10 @@ def catch_up(
     head, blobs = view.head, view.blobs
     if not head.marked or head.sequence < before.sequence or blobs.get(CONFIG_BLOB) != state.config():
         return None
-    if state.shard is not None and blobs.get(LEXICON_BLOB) != canonical({"losses": state.lexicon.dump()}):
-        return None  # counts are multiples of losses that this state does not know, or knows by other numbers
+    if state.shard is not None and blobs.get(LOSS_DICTIONARY_BLOB) != canonical(
+        {"losses": state.loss_dictionary.dump()}
+    ):
+        return None  # counts are multiples of losses that this state lacks, or has under other numbers
     rows = {row.sequence: row for row in view.rows}
     if head.sequence not in rows:
         rows |= {row.sequence: row for row in store.entries(stream, head.sequence - 1, 1)}
@@ -156,7 +162,7 @@ def _holds_of(stream: str, blob: bytes | None) -> dict[int, str]:
 
 
 def in_view(totals: Totals, name: str) -> bool:
-    """Whether the count of that blob is among the totals."""
+    """Whether the totals hold the count of that blob."""
     if name.startswith(TOTALS):
         return name[len(TOTALS) :] in totals.life
     return name[len(WINDOWS) :] in totals.windows
@@ -170,7 +176,7 @@ def _read_counts(
     windows: dict[str, InWindow],
 ) -> None:
     grid, always = state.dataset.grid, _from_the_start(state)
-    # Many scopes have the same count: it is read once, and they share it.
+    # Many scopes have the same count: it is parsed once, and they share it.
     lost: dict[bytes | None, Loss] = {None: Loss.zero(grid)}
     within: dict[bytes | None, InWindow] = {None: InWindow("", Loss.zero(grid))}
     for name in names:
@@ -178,24 +184,24 @@ def _read_counts(
         scope = name.removeprefix(TOTALS).removeprefix(WINDOWS)
         if blob is None and (scope == DATASET_SCOPE or name.removeprefix(TOTALS) in always):
             raise LedgerCorrupt(
-                f"the totals of {scope} of {state.stream} are missing: they are not zero, they are unknown; "
+                f"the totals of {scope} of {state.stream} are missing, which does not mean zero: "
                 "run odometer verify"
             )
         try:
             if name.startswith(TOTALS):
                 if blob not in lost:
-                    lost[blob] = state.lexicon.decode(grid, (blob or b"").decode("ascii"))
+                    lost[blob] = state.loss_dictionary.decode(grid, (blob or b"").decode("ascii"))
                 life[scope] = lost[blob]
             else:
                 if blob not in within:
-                    within[blob] = InWindow.decode(grid, (blob or b"").decode("ascii"), state.lexicon)
+                    within[blob] = InWindow.decode(grid, (blob or b"").decode("ascii"), state.loss_dictionary)
                 windows[scope] = within[blob]
         except ValueError as error:
             raise LedgerCorrupt(f"the totals of {scope} cannot be read: {error}") from error
 
 
 def _from_the_start(state: State) -> set[str]:
-    """Scopes whose totals are stored from their beginning, so that they can only be missing by a fault."""
+    """Scopes whose totals are stored from the start, so that a missing one is a fault."""
     return {f"partition/{name}" for name in state.partitions}
 
 
@@ -211,10 +217,10 @@ def _time_of(stream: str, row: Row) -> str:
 
 
 def recount_recent(store: Store, state: State) -> None:
-    """Raise LedgerCorrupt unless the dataset's stored total is what the entries since a checkpoint come to.
+    """Raise LedgerCorrupt unless the dataset's stored total is the last checkpoint plus the entries after it.
 
-    Done when a process first meets a dataset: a bounded number of entries, and a total that was lost or
-    lowered beside them is found before anything is admitted on it. `odometer verify` counts all of them.
+    Called when a process first reads a dataset. It reads at most CHECKPOINT_EVERY entries, and finds a lost
+    or lowered total before anything is admitted on it. `odometer verify` counts all entries.
     """
     name, head, grid = state.stream, state.head, state.dataset.grid
     checkpoint = last_checkpoint(head.sequence)
@@ -225,7 +231,7 @@ def recount_recent(store: Store, state: State) -> None:
         if not rows or rows[-1].hash != head.hash:
             raise LedgerCorrupt(f"the last entries of {name} are not its own: run odometer verify")
         if checkpoint and "totals" not in entries[0]:
-            return  # that number fell to an entry that is no charge
+            return  # the entry of that number changes no total, so it states none
         spent = Loss.decode(grid, entries[0]["totals"]) if checkpoint else Loss.zero(grid)
         for entry in entries[1:]:  # the first is the checkpoint, or the opening
             spent = count_entry(grid, state.composition, spent, entry)
@@ -233,7 +239,7 @@ def recount_recent(store: Store, state: State) -> None:
         raise LedgerCorrupt(f"the last entries of {name} cannot be read: run odometer verify") from error
     if spent != state.spent:
         raise LedgerCorrupt(
-            f"the stored total of {name} is not what its entries come to: nothing is admitted until a person "
+            f"the stored total of {name} is not the sum of its entries: nothing is admitted until a person "
             "has looked; run odometer verify"
         )
 
@@ -245,7 +251,7 @@ def count_entry(grid: Grid, composition: str, spent: Loss, entry: Entry, scope: 
 
 
 def check_history(store: Store, stream: str, seen: KnownHead | None, state: State | None) -> None:
-    """Raise LedgerRolledBack unless what was seen of a stream still is part of it, or a person forgave it."""
+    """Raise LedgerRolledBack unless the last known entry is still there, or a person accepted its loss."""
     head = state.head if state else EMPTY_HEAD
     if seen is None or head == seen.head:
         return

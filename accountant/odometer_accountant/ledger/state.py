@@ -1,4 +1,4 @@
-"""The state that folds out of a stream's entries, and what of it is stored beside them."""
+"""The state that a stream's entries fold into, and the blobs that store it beside them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from odometer_accountant.ledger.active_budgets import ActiveBudget
 from odometer_accountant.ledger.blobs import (
     CONFIG_BLOB,
     HOLDS_BLOB,
-    LEXICON_BLOB,
+    LOSS_DICTIONARY_BLOB,
     SESSIONS_BLOB,
     TOTALS,
     WINDOWS,
@@ -36,7 +36,7 @@ from odometer_accountant.windows import Window
 
 @dataclass(frozen=True)
 class AcceptedLoss:
-    """A history that was lost, and when a person decided to go on without it."""
+    """The last of the entries that were lost, and the time at which a person accepted that."""
 
     lost: Head
     time: str
@@ -44,7 +44,7 @@ class AcceptedLoss:
 
 @dataclass(frozen=True)
 class State:
-    """A stream as its entries fold up to `head`. `totals` holds the scopes that were asked for."""
+    """The state of a stream at `head`. `totals` holds the scopes that were asked for."""
 
     head: Head
     time: str
@@ -55,23 +55,23 @@ class State:
     charges: int = 0
     partitions: tuple[str, ...] = ()
     holds: Mapping[int, str] = field(default_factory=dict)
-    """Open holds: the number of the entry, and when it expires."""
+    """Open holds: the number of the entry, and the time at which it expires."""
     sessions: Mapping[int, SessionState] = field(default_factory=dict)
     """Open sessions, by the number of the entry that opened them."""
     frozen: Head | None = None
-    """The end of a history that was seen and is gone: until a person decides, nothing is admitted."""
+    """The last entry that was seen and is gone: nothing is admitted until a person decides."""
     accepted_loss: "AcceptedLoss | None" = None
-    """The last such history that a person has decided to go on without."""
+    """The last loss of entries that a person accepted."""
     shard: int | None = None
-    """Which part of a dataset's unit odometers this is."""
+    """Only for a shard: its number."""
     opened: tuple[int, ...] = ()
-    """Of a dataset by unit, the shards that were opened: one that is missing was lost."""
+    """Only for a dataset by unit: the shards that were opened. A missing one was lost."""
     reached: Mapping[str, tuple[Window, ...]] = field(default_factory=dict)
-    """The windows, by kind of scope, whose counts say what of them is open."""
+    """The windows, by kind of scope, whose counts state the part that is open."""
     version: int = FORMAT
     """The latest format of its entries, at least the usual one."""
-    lexicon: LossDictionary = field(default_factory=LossDictionary)
-    """What totals are stored as multiples of: in shards alone."""
+    loss_dictionary: LossDictionary = field(default_factory=LossDictionary)
+    """Only for a shard: the losses that totals are stored as multiples of."""
 
     @once
     def limits(self) -> tuple[ActiveBudget, ...]:
@@ -93,7 +93,7 @@ class State:
 
     @once
     def standing(self) -> tuple[str, ...]:
-        """Names of the blobs that are always read: what budgets of the dataset and of named scopes count."""
+        """Names of the blobs that are always read: counts for budgets of the dataset and of named scopes."""
         scopes = [DATASET_SCOPE]
         scopes += [f"partition/{name}" for name in self.partitions]
         scopes += [f"{limit.kind}/{limit.name}" for limit in self.limits if limit.name not in ("", "*")]
@@ -111,7 +111,7 @@ class State:
 
     @property
     def must_carry(self) -> bool:
-        """Whether something is open that windows do not count as open: it must be counted first."""
+        """Whether windows do not count an open hold or session as open: then `carried` must come first."""
         return self.reached != self.windows and bool(self.holds or self.sessions)
 
     @property
@@ -125,19 +125,19 @@ class State:
 
     @property
     def spent(self) -> Loss:
-        """The dataset's own totals: of a partitioned dataset, those that are part of every partition."""
+        """The dataset's total. In a partitioned dataset it adds to the total of every partition."""
         return self.totals.of(DATASET_SCOPE)
 
     def scopes(self, affected: AffectedScopes, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Every scope whose odometer a charge moves."""
+        """Every scope whose total a charge changes."""
         own = affected.scopes(self.composition)
         if self.composition == "by_unit":
             return own
         return (*own, *dict.fromkeys(f"mechanism/{kind}" for kind in kinds))
 
     def moved(self, head: Head, time: str, totals: Totals, **changes: Any) -> "State":
-        """The state after a charge or a settlement, which leave the compiled budgets as they are."""
-        after = object.__new__(State)  # `replace` costs as much as a sum, and forgets what is compiled
+        """The state after a charge or a settlement. Keeps the compiled budgets."""
+        after = object.__new__(State)  # `replace` costs as much as a sum, and drops the compiled budgets
         after.__dict__.update(self.__dict__, head=head, time=time, totals=totals, **changes)
         return after
 
@@ -154,7 +154,7 @@ class State:
         )
 
     def config(self) -> bytes:
-        """Everything but head, totals and holds, as the store keeps it beside the entries."""
+        """Everything but head, totals and holds, as it is stored beside the entries."""
         return self._config
 
     @once
@@ -166,7 +166,7 @@ class State:
             "partitions": list(self.partitions),
             "shard": self.shard,
         }
-        if self.version > FORMAT:  # whoever reads the state alone sees which version it takes
+        if self.version > FORMAT:  # a reader of the state alone learns which version it needs
             document["format"] = self.version
         if self.reached:
             document["reached"] = {kind: list(windows) for kind, windows in self.reached.items()}
@@ -186,7 +186,7 @@ class State:
         time: str,
         config: bytes,
         holds: bytes | None,
-        lexicon: bytes | None = None,
+        loss_dictionary: bytes | None = None,
         sessions: bytes | None = None,
     ) -> Self:
         """The inverse of `config`, without any totals. Raises LedgerCorrupt when it cannot be read."""
@@ -211,24 +211,24 @@ class State:
                 reached={kind: tuple(found) for kind, found in document.get("reached", {}).items()},
                 version=document.get("format", FORMAT),
                 opened=tuple(document.get("opened", ())),
-                lexicon=_read_lexicon(dataset.grid, lexicon),
+                loss_dictionary=_read_loss_dictionary(dataset.grid, loss_dictionary),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerCorrupt(f"the stored configuration of a dataset cannot be read: {error}") from error
 
     def blobs(self, before: "State | None" = None) -> dict[str, bytes]:
-        """What is stored beside the entries; only what differs from `before`, where given."""
+        """The blobs to store beside the entries; with `before`, only those that differ from it."""
         old = before.totals if before else Totals(self.dataset.grid, {}, {})
         parts = before.partitions if before else ()
-        # Totals of a new partition are stored though they are zero: that they are missing is then a fault.
+        # The totals of a new partition are stored although they are zero: a missing one is then a fault.
         new = {f"partition/{name}" for name in self.partitions if name not in parts}
         found = {
-            TOTALS + scope: self.lexicon.encode(loss).encode("ascii")
+            TOTALS + scope: self.loss_dictionary.encode(loss).encode("ascii")
             for scope, loss in self.totals.life.items()
             if old.life.get(scope) is not loss or scope in new
         }
         found |= {
-            WINDOWS + key: within.encode(self.lexicon).encode("ascii")
+            WINDOWS + key: within.encode(self.loss_dictionary).encode("ascii")
             for key, within in self.totals.windows.items()
             if old.windows.get(key) is not within
         }
@@ -236,8 +236,8 @@ class State:
             found[HOLDS_BLOB] = canonical({str(number): expires for number, expires in self.holds.items()})
         if (before is None and self.sessions) or (before and before.sessions is not self.sessions):
             found[SESSIONS_BLOB] = canonical(dump(self.sessions))
-        if self.shard is not None and (before is None or before.lexicon is not self.lexicon):
-            found[LEXICON_BLOB] = canonical({"losses": self.lexicon.dump()})
+        if self.shard is not None and (before is None or before.loss_dictionary is not self.loss_dictionary):
+            found[LOSS_DICTIONARY_BLOB] = canonical({"losses": self.loss_dictionary.dump()})
         if before is None or self._configured() != before._configured():
             found[CONFIG_BLOB] = self.config()
         return found
@@ -254,9 +254,9 @@ def parse_accepted_loss(parts: Sequence[Any] | None) -> AcceptedLoss | None:
 
 
 def read_holds(blob: bytes | None) -> dict[int, str]:
-    """The open holds that a blob lists: number of the entry, and when it expires."""
+    """The open holds that a blob lists: the number of the entry, and the time at which it expires."""
     return {} if blob is None else {int(number): str(end) for number, end in json.loads(blob).items()}
 
 
-def _read_lexicon(grid: Grid, blob: bytes | None) -> LossDictionary:
+def _read_loss_dictionary(grid: Grid, blob: bytes | None) -> LossDictionary:
     return LossDictionary() if blob is None else LossDictionary.load(grid, json.loads(blob)["losses"])

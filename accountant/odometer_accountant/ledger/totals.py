@@ -1,4 +1,4 @@
-"""What scopes have spent, for life and within windows, as charges are added and holds settled. Pure."""
+"""The totals of scopes, for life and within windows, and how charges and settlements change them. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from odometer_accountant.scopes import AffectedScopes, in_window, split
 from odometer_accountant.windows import Window, window_name
 
 SESSION: Final = "~"
-"""How the key of an open session starts: it sorts after the name of every window, for it has no last one."""
+"""The start of the key of an open session. It sorts after every window: a session reaches all later ones."""
 
 
 @dataclass(frozen=True)
 class Lasting:
-    """How long a charge may go on releasing: it counts in every window until then."""
+    """How long a charge may go on releasing. It counts in every window until then."""
 
     expires: str | None = None
-    """Of a hold: when it can no longer be settled, a ledger timestamp."""
+    """Only for a hold: the time from which it can no longer be settled, a ledger timestamp."""
     session: int | None = None
-    """Of a step of a session: the number of the entry that opened it, until it is closed."""
+    """Only for a step of a session, which lasts until that ends: the number of the entry that opened it."""
 
     def key(self, window: Window) -> str:
-        """What is open until the same moment has the same key, in the counts of one kind of window."""
+        """The key of the open part in a count of this kind of window: the last window that it reaches."""
         if self.session is not None:
             return f"{SESSION}{self.session}"
         return window_name(window, self.expires or "")
@@ -33,37 +33,36 @@ class Lasting:
 
 @dataclass(frozen=True, slots=True)
 class InWindow:
-    """What counts in one window of a scope: `name` says which. In a later one what is open then counts."""
+    """The count of a scope in the window `name`. Its open part counts in later windows too."""
 
     name: str
     loss: Loss
     open: Mapping[str, Loss] = field(default_factory=dict)
-    """What is open and so counts in later windows too: by the last window that holds reach, or of a session
-    by its key. All of it is in `loss`."""
+    """The open part, included in `loss`: holds by the last window that they reach, a session by its key."""
 
-    def encode(self, lexicon: LossDictionary) -> str:
-        """One line: the window's name, then the loss, then what is open of it."""
-        parts = [f";{key} {lexicon.encode(loss)}" for key, loss in sorted(self.open.items())]
-        return f"{self.name} {lexicon.encode(self.loss)}{''.join(parts)}"
+    def encode(self, loss_dictionary: LossDictionary) -> str:
+        """One line: the window's name, then the loss, then its open parts."""
+        parts = [f";{key} {loss_dictionary.encode(loss)}" for key, loss in sorted(self.open.items())]
+        return f"{self.name} {loss_dictionary.encode(self.loss)}{''.join(parts)}"
 
     @classmethod
-    def decode(cls, grid: Grid, line: str, lexicon: LossDictionary) -> Self:
+    def decode(cls, grid: Grid, line: str, loss_dictionary: LossDictionary) -> Self:
         """The inverse of `encode`. Raises ValueError for anything else."""
         first, *others = (part.partition(" ") for part in line.split(";"))
-        still = {key: lexicon.decode(grid, loss) for key, _, loss in others}
+        still = {key: loss_dictionary.decode(grid, loss) for key, _, loss in others}
         if len(still) != len(others) or any(not key or loss.is_zero for key, loss in still.items()):
-            raise ValueError(f"not what is open in a window: {line[:80]!r}")
-        return cls(first[0], lexicon.decode(grid, first[2]), still)
+            raise ValueError(f"expected the open parts of a window, got {line[:80]!r}")
+        return cls(first[0], loss_dictionary.decode(grid, first[2]), still)
 
     def at(self, name: str) -> "InWindow":
-        """As the window of that name has it: a later one starts with what reaches it."""
+        """The count in the window `name`: a later one starts with the open parts that reach it."""
         if name <= self.name:
             return self
         still = {key: loss for key, loss in self.open.items() if key >= name}
         return InWindow(name, total(self.loss.grid, still.values()), still)
 
     def plus(self, loss: Loss, key: str | None = None) -> "InWindow":
-        """With a loss more, which reaches later windows where it has a key."""
+        """With another loss, which is open and reaches later windows where it has a key."""
         if key is None or loss.is_zero:
             return InWindow(self.name, self.loss.plus(loss), self.open)
         before = self.open.get(key)
@@ -71,12 +70,12 @@ class InWindow:
         return InWindow(self.name, self.loss.plus(loss), still)
 
     def settled(self, held: Loss, unused: Loss, key: str) -> "InWindow":
-        """Without what was not used of a hold, and with the rest of it no longer open."""
+        """Without the unused part of a hold, and with the rest of it no longer open."""
         left = self.open.get(key, Loss.zero(held.grid)).minus(held)
         return InWindow(self.name, self.loss.minus(unused), self._open_but(key, left))
 
     def ended(self, key: str) -> "InWindow":
-        """With what has that key no longer open: it stays in this window."""
+        """With the part of that key no longer open: it stays counted in this window."""
         return InWindow(self.name, self.loss, self._open_but(key, None))
 
     def _open_but(self, key: str, left: Loss | None) -> dict[str, Loss]:
@@ -86,9 +85,9 @@ class InWindow:
 
 @dataclass(frozen=True)
 class Totals:
-    """The totals that were asked for; `complete` when every scope that has any is among them.
+    """The totals that were asked for; `complete` when they include every scope that has one.
 
-    A total that is not there was not read: it is unknown, and never taken for nothing spent.
+    A missing total was not read: it is unknown, and is never taken for zero.
     """
 
     grid: Grid
@@ -98,7 +97,7 @@ class Totals:
     complete: bool = False
 
     def of(self, scope: str) -> Loss:
-        """For life. Raises LedgerCorrupt when it was not read."""
+        """The total of a scope for life. Raises LedgerCorrupt when it was not read."""
         found = self.life.get(scope)
         if found is None:
             if not self.complete:
@@ -107,7 +106,7 @@ class Totals:
         return found
 
     def within(self, scope: str, window: Window, time: str) -> Loss:
-        """In the window that `time` lies in. Raises LedgerCorrupt when it was not read."""
+        """The total of a scope in the window of `time`. Raises LedgerCorrupt when it was not read."""
         return self._window(scope, window, time).loss
 
     def _window(self, scope: str, window: Window, time: str) -> InWindow:
@@ -125,9 +124,9 @@ class Totals:
         time: str,
         lasting: Lasting | None = None,
     ) -> "Totals":
-        """With `added` to its scopes, and to the windows of these that are counted; all move together.
+        """With `added` in its scopes, and in the counted windows of these.
 
-        Of a charge that goes on releasing `lasting` says until when: later windows then start with it.
+        `lasting`: until when the charge goes on releasing. Later windows then start with it.
         """
         life, within = dict(self.life), dict(self.windows)
         sums: dict[tuple[int, int], Loss] = {}
@@ -151,15 +150,15 @@ class Totals:
         lasting: Lasting,
         counted: Mapping[str, str],
     ) -> "Totals":
-        """With what is open already counted in these windows too, and in later ones that it reaches.
+        """With an open hold or session counted in these windows too, and in later ones that it reaches.
 
-        `counted` names the windows that have it, by scope@window: there it only begins to be open.
+        `counted` names the windows that count it already, by scope@window: there it only becomes open.
         """
         within = dict(self.windows)
         for scope, window in windows:
             key, now = in_window(scope, window), self._window(scope, window, time)
             if lasting.key(window) < now.name:
-                continue  # it ended in a window before this one
+                continue  # it ended in an earlier window
             more = now.plus(added[scope], lasting.key(window))
             within[key] = InWindow(now.name, now.loss, more.open) if counted.get(key) == now.name else more
         return Totals(self.grid, self.life, within, self.complete)
@@ -172,7 +171,7 @@ class Totals:
         time: str,
         expires: str,
     ) -> "Totals":
-        """With what was not used of a hold out of its scopes and of their windows, and the hold not open."""
+        """Without the unused part of a hold in its scopes and windows, and with the hold no longer open."""
         life, within, lasting = dict(self.life), dict(self.windows), Lasting(expires)
         for scope, loss in unused.items():
             life[scope] = self.of(scope).minus(loss)
@@ -183,7 +182,7 @@ class Totals:
         return Totals(self.grid, life, within, self.complete)
 
     def ended(self, session: int, windows: Iterable[tuple[str, Window]], time: str) -> "Totals":
-        """With a session no longer open: it counts in the windows of `time`, and in none after them."""
+        """With a session no longer open: it counts in the windows of `time`, and in no later ones."""
         within = dict(self.windows)
         for scope, window in windows:
             key = Lasting(session=session).key(window)
@@ -191,9 +190,9 @@ class Totals:
         return Totals(self.grid, self.life, within, self.complete)
 
     def minus(self, taken: Mapping[str, Loss], counted: Mapping[str, str]) -> "Totals":
-        """With `taken` out of its scopes, and out of the windows that it was counted in, where they last.
+        """Without `taken` in its scopes, and in the windows that counted it, if they still last.
 
-        For the settlement of a hold that is not counted as open: formats up to 3 had no others.
+        For the settlement of a hold that windows do not count as open: so were all holds up to format 3.
         """
         life, within = dict(self.life), dict(self.windows)
         for scope, loss in taken.items():
@@ -209,7 +208,7 @@ class Totals:
 def added(
     grid: Grid, composition: str, affected: AffectedScopes, kinds: Sequence[str], losses: Sequence[Loss]
 ) -> dict[str, Loss]:
-    """What each scope gains by a charge: all of it, but a kind of mechanism its own part."""
+    """The loss that a charge adds to each scope: its sum; to a kind of mechanism, the part of that kind."""
     whole = losses[0] if len(losses) == 1 else total(grid, losses)
     gained = dict.fromkeys(affected.scopes(composition), whole)
     if composition != "by_unit":
@@ -222,7 +221,7 @@ def added(
 def counted_windows(
     scopes: Iterable[str], windows: Mapping[str, tuple[Window, ...]]
 ) -> list[tuple[str, Window]]:
-    """The windows to count for `scopes`, given those that budgets need by kind of scope."""
+    """The windows to count for `scopes`, from those that budgets need by kind of scope."""
     if not windows:
         return []
     return [(scope, window) for scope in scopes for window in windows.get(split(scope)[0], ())]

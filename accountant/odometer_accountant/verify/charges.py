@@ -6,7 +6,7 @@ from odometer_accountant.ledger.active_budgets import ChargeContext, find_refusa
 from odometer_accountant.ledger.charges import apply_charge
 from odometer_accountant.ledger.checkpoints import is_checkpoint
 from odometer_accountant.ledger.entry_parts import Entry, affected_by, entry_losses
-from odometer_accountant.ledger.findings import parting
+from odometer_accountant.ledger.findings import first_difference
 from odometer_accountant.ledger.holds import held_part
 from odometer_accountant.ledger.state import State
 from odometer_accountant.numerics.loss import Loss
@@ -62,7 +62,7 @@ def _sum(before: State, entry: Entry) -> Loss:
 def _check_sum(memory: Memory, at: int, entry: Entry, spent: Loss) -> None:
     if entry.get("totals") != spent.encode():
         found = Loss.decode(spent.grid, str(entry.get("totals")))
-        if differs := parting(found, spent):
+        if differs := first_difference(found, spent):
             said, sums = differs.theirs, f"{differs.ours}{differs.also}"
             what = f"its checkpoint says {said}, the entries up to it add up to {sums}"
             memory.fault(what, at, DATASET_SCOPE, differs.where)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from odometer_accountant.ledger.findings import parting
+from odometer_accountant.ledger.findings import first_difference
 from odometer_accountant.ledger.sanitised import at_figure
 from odometer_accountant.mechanisms.charge import Charge
 from odometer_accountant.numerics.grid import GRIDS, Grid
@@ -41,7 +41,7 @@ def check_loss(
         return
     if figure is not None:
         (true,) = at_figure(grid, [true], {"curves": [figure]})
-    if loss != true and (differs := parting(loss, true, _below)):
+    if loss != true and (differs := first_difference(loss, true, _below)):
         recorded, cost = differs.theirs, f"{differs.ours}{differs.also}"
         what = f"{which} has a loss of {recorded} recorded, its parameters cost {cost}"
         memory.fault(what, at, coordinate=differs.where)

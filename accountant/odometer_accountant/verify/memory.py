@@ -1,4 +1,4 @@
-"""What the recount of one stream remembers of earlier entries, to compare later ones with. For `verify`."""
+"""The facts of earlier entries that the recount compares later ones with. For `verify`."""
 
 from collections.abc import Callable
 from typing import Any

@@ -57,7 +57,7 @@ class Recount:
     def take(self, row: Row) -> None:
         """Count the next entry, or a later one when those between are missing."""
         if row.sequence <= self.sequence:
-            self._memory.fault(f"stands twice, or out of order: after entry {self.sequence}", row.sequence)
+            self._memory.fault(f"is a duplicate, or out of order: after entry {self.sequence}", row.sequence)
             return
         if row.sequence > self.sequence + 1:
             self.skip(row.sequence - 1)

@@ -1,4 +1,4 @@
-"""Whether the budgets that a shard was judged by were its dataset's, in their order. For `verify`."""
+"""Checks that a shard only ever used its dataset's budgets, in order. For `verify`."""
 
 import json
 from typing import Any
@@ -13,8 +13,8 @@ from odometer_accountant.stores import Store
 _PAGE = 128
 
 
-class Following:
-    """What one dataset's budgets were, one after the other: read once for all of its shards."""
+class BudgetHistory:
+    """The successive budgets of one dataset, read once for all of its shards."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -23,9 +23,9 @@ class Following:
         self._at: dict[bytes, int] = {}
 
     def fault(self, stream: str, body: bytes, least: int) -> tuple[str, int]:
-        """What is wrong with a shard's entry, "" when nothing is, and which budgets of its dataset it names.
+        """(the fault of a shard's entry or "", the number of the budgets of its dataset that it names).
 
-        `least` is the number of those that the shard had before: a shard never goes back to earlier ones.
+        `least` is the number of the budgets that the shard had before: it never goes back to earlier ones.
         """
         entry = json.loads(body)
         if entry["type"] not in ("opened", "synced"):
@@ -47,7 +47,7 @@ class Following:
         return "", found
 
     def _read_on(self, name: str) -> None:
-        """The dataset's entries, as far as there are any by now."""
+        """Read the dataset's new entries."""
         if name != self._name:
             self._name, self._state, self._at = name, None, {}
         while rows := self._store.entries(name, self._state.head.sequence if self._state else 0, _PAGE):

@@ -1,8 +1,8 @@
-"""Recompute every chain and every total from the entries, and say where what is stored parts from them.
+"""Recomputes every chain and every total from the entries, and reports each stored value that differs.
 
-Reads only, page by page: memory grows with the scopes of one stream, not with its entries. A stream may be
-appended to meanwhile. What nobody can find from the store alone is a whole ledger that was cut back or
-written anew; a receipt's sequence and hash, kept elsewhere, show that.
+It only reads, page by page: memory grows with the scopes of one stream, not with its entries. A stream may be
+appended to meanwhile. The store alone cannot show that a whole ledger was cut back or rewritten; the sequence
+and hash of a receipt that is kept elsewhere can.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,24 +17,24 @@ from odometer_accountant.scopes import holds_losses, shard_parent, shard_stream
 from odometer_accountant.stores import EMPTY_HEAD, Head, Row, Store
 from odometer_accountant.stores.marks import HEAD
 from odometer_accountant.verify.recount import Recount
-from odometer_accountant.verify.shards import Following
+from odometer_accountant.verify.shards import BudgetHistory
 
 STORE: Final = "~store"
-"""The name in the verdict on the store itself."""
+"""The stream name in the verdict on the store itself."""
 PAGE: Final = 128
 """Entries, streams or blobs read at once: an entry may have some hundred kB."""
 FINDINGS_MAX: Final = 100
-"""So many findings of a stream are kept; the rest is counted."""
+"""Findings of a stream that are kept; the rest is counted."""
 _SCOPES_AT_ONCE: Final = 64
 _ROUNDS_MAX: Final = 20
 
 Progress = Callable[[int], None]
-"""Told how many more entries were read."""
+"""Called with the number of entries that were read since the last call."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found in one stream: nothing (`ok`), or each place where it contradicts itself."""
+    """The result for one stream: `ok`, or the places where it contradicts itself."""
 
     stream: str
     head: Head
@@ -61,19 +61,19 @@ class Verdict:
 def verify(
     store: Store, names: Iterable[str] | None = None, progress: Progress | None = None
 ) -> Iterator[Verdict]:
-    """A verdict for each stream, or for those named; before all of them one on a store that is damaged.
+    """A verdict for each stream, or for those named; first of all one on the store if that is damaged.
 
     Raises StoreUnavailable when the store cannot be read, UnknownDataset for a name without a stream.
     """
     if names is None:
         yield from _store_itself(store)
-    following = Following(store)
+    budget_history = BudgetHistory(store)
     for name in all_streams(store) if names is None else names:
-        yield _Walk(store, name, progress or (lambda _: None), following).verdict()
+        yield _Walk(store, name, progress or (lambda _: None), budget_history).verdict()
 
 
 def _store_itself(store: Store) -> Iterator[Verdict]:
-    """A verdict on what the streams stand in, where there is something wrong with it."""
+    """A verdict on the store itself, if it is damaged."""
     try:
         found = store.check()
     except LedgerCorrupt as error:
@@ -97,13 +97,13 @@ class _Walk:
     store: Store
     stream: str
     progress: Progress
-    following: Following
+    budget_history: BudgetHistory
     findings: list[Finding] = field(default_factory=list)
     more: int = 0
 
     def __post_init__(self) -> None:
         self.recount = Recount(self.stream, self.report)
-        self._followed = 0
+        self._budgets_seen = 0
 
     def report(self, finding: Finding) -> None:
         if len(self.findings) < FINDINGS_MAX:
@@ -132,7 +132,7 @@ class _Walk:
         return Verdict(self.stream, reached, tuple(self.findings), self.more)
 
     def _look_for_shards(self) -> None:
-        """A shard that the dataset lists and that is not there took what its units lost with it."""
+        """Report a shard that the dataset lists and the store does not have: its totals are lost."""
         state = self._state()
         for shard in state.opened:
             head = self.store.examine(shard_stream(state.dataset.name, shard), []).head
@@ -151,7 +151,7 @@ class _Walk:
             rows = self._rows(before, min(PAGE, head.sequence - before))
             for row in rows:
                 at.take(row)
-                self._check_following(row)
+                self._check_budgets(row)
             self._look_up(rows)
             if at.sequence == before:
                 at.skip(head.sequence)
@@ -169,7 +169,7 @@ class _Walk:
         try:
             return [_plain(row) for row in self.store.entries(self.stream, after, limit)]
         except LedgerCorrupt:
-            # One at a time, to find which of them are gone; what is gone leaves a gap in the numbers.
+            # One at a time, to find the lost ones: they leave a gap in the numbers.
             return [row for sequence in range(after, after + limit) for row in self._one(sequence)]
 
     def _one(self, after: int) -> list[Row]:
@@ -178,16 +178,16 @@ class _Walk:
         except LedgerCorrupt:
             return []
 
-    def _check_following(self, row: Row) -> None:
-        """Of a shard, that its budgets are its dataset's."""
+    def _check_budgets(self, row: Row) -> None:
+        """Report a shard whose budgets are not its dataset's."""
         if shard_parent(self.stream) is None or self.recount.lost:
             return
-        what, self._followed = self.following.fault(self.stream, row.body, self._followed)
+        what, self._budgets_seen = self.budget_history.fault(self.stream, row.body, self._budgets_seen)
         if what:
             self.report(Finding(self.stream, what, row.sequence))
 
     def _look_up(self, rows: list[Row]) -> None:
-        """Each charge must be found by its idempotency key, or a retry of it would be charged again."""
+        """Report a charge that is not found by its idempotency key: a retry of it would be charged again."""
         wanted = self.recount.take_keys()
         there = {row.sequence for row in rows}
         found = self._found(list(wanted)) if wanted else {}
@@ -201,7 +201,7 @@ class _Walk:
         try:
             return self.store.find(self.stream, keys)
         except LedgerCorrupt:
-            # One at a time, to find which of them leads nowhere.
+            # One at a time, to find the key that leads nowhere.
             return (
                 {}
                 if len(keys) == 1
@@ -209,7 +209,7 @@ class _Walk:
             )
 
     def _compare(self) -> None:
-        """The stored configuration and totals with those of the entries, each at one moment of the store."""
+        """Compare the stored configuration and totals with the entries, each at one moment of the store."""
         if self.recount.lost:
             self.report(Finding(self.stream, f"totals were not compared: {self.recount.lost}"))
             return
