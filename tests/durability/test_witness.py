@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import redis_server
 from command_line import runner
 from serving import ONE, Live, dataset_document, live
 
@@ -104,8 +105,13 @@ def test_a_person_accepts_a_restored_copy_by_unfreezing(path: Path, witness: Pat
     admin, charger = older.split()
     with served(path, witness) as running:
         assert running.charge("d", "c", role=charger).status_code == 503
-        unfrozen = running.ask("POST", "/v1/datasets/d/unfreeze", admin, json={"reason": "disk died"})
-        assert unfrozen.status_code == 200, unfrozen.text
+
+        def unfrozen() -> bool:  # 503 while the writer is still about to record that it froze
+            reply = running.ask("POST", "/v1/datasets/d/unfreeze", admin, json={"reason": "disk died"})
+            assert reply.status_code in (200, 503), reply.text
+            return reply.status_code == 200
+
+        redis_server.wait_until(unfrozen, "the dataset is unfrozen")
         assert running.charge("d", "c", role=charger).status_code == 201
     with served(path, witness) as running:
         assert running.charge("d", "more", role=charger).status_code == 409  # the budget of 1 is used
