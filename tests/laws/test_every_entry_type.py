@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from odometer_accountant.errors import LedgerCorrupt
 from odometer_accountant.ledger.commands import Command, LookCommand
 from odometer_accountant.ledger.decisions import DECIDERS
 from odometer_accountant.ledger.entry_types import ENTRY_TYPES, stated_key
 from odometer_accountant.ledger.principals import KEY_ENTRIES
+from odometer_accountant.ledger.replay import own_entry
+from odometer_accountant.stores import Row
 from odometer_accountant.verify.recount import CHECKS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -55,3 +58,16 @@ def test_only_a_release_or_its_settlement_changes_totals(name: str) -> None:
     """A type that releases something counts its loss; no total changes for another reason."""
     one = ENTRY_TYPES[name]
     assert (one.losses is not None) == (one.releases or name == "settled")
+
+
+def test_an_entry_is_never_taken_for_that_of_another_key() -> None:
+    """A key that leads to another entry is damage: nothing is released on it."""
+    for file in FILES:
+        for line in file.read_text("utf-8").splitlines():
+            if not line.startswith("entry ") or line.startswith("entry - "):
+                continue
+            key, digest, body = line.removeprefix("entry ").split(" ", 2)
+            row = Row(json.loads(body)["seq"], digest, body.encode("ascii"))
+            assert own_entry(row, "d", key) == json.loads(body)
+            with pytest.raises(LedgerCorrupt, match="not its own"):
+                own_entry(row, "d", key + "x")

@@ -9,6 +9,7 @@ from odometer_accountant.ledger.commands import Caller, ChargeCommand, EndComman
 from odometer_accountant.ledger.entries import content, entry_id, row_at
 from odometer_accountant.ledger.entry_parts import end_key
 from odometer_accountant.ledger.prepared import PreparedCharge
+from odometer_accountant.ledger.replay import own_entry
 from odometer_accountant.ledger.session_state import Answer, Opening, SessionState
 from odometer_accountant.ledger.sessions import check_kept, check_owner, check_run, session_of
 from odometer_accountant.ledger.state import State
@@ -127,13 +128,7 @@ class SessionRecord:
         """The entry of its end, where that cost nothing. Raises LedgerCorrupt for another one."""
         name = end_key(self.number)
         row = store.find(self.dataset, [name]).get(name)
-        entry = None if row is None else content(row, self.dataset)
-        if row is not None and entry is not None and entry.get("session") != self.number:
-            raise LedgerCorrupt(
-                f"the end of session {self.id} is not where it should be: run odometer verify",
-                sequence=row.sequence,
-            )
-        return entry
+        return None if row is None else own_entry(row, self.dataset, name)
 
     def document(self, store: Store, state: State) -> dict[str, Any]:
         """As it is in `state`; of a closed one the store knows how it ended."""
@@ -199,13 +194,7 @@ class SessionRecord:
         row = store.find(self.dataset, [ledger_key]).get(ledger_key)
         if row is None:
             return None
-        entry = content(row, self.dataset)
-        if f"{entry.get('by', entry.get('principal'))}/{entry.get('key')}" != ledger_key:
-            raise LedgerCorrupt(
-                f"key {ledger_key.partition('/')[2]!r} leads to entry {row.sequence}, which is not its own: "
-                "nothing was charged; run odometer verify",
-                sequence=row.sequence,
-            )
+        entry = own_entry(row, self.dataset, ledger_key)
         step = entry.get("command", {}).get("session", {})
         if (step.get("id"), step.get("above")) != (self.number, wanted.above) or (
             wanted.run is not None and wanted.run != step["run"]
