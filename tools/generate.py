@@ -21,7 +21,7 @@ def files() -> dict[Path, Callable[[], str]]:
     sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
     from budget_kinds import client_module, dashboard_script
     from client_errors import errors_module
-    from client_mechanisms import mechanisms_module
+    from client_mechanisms import mechanisms_module, parameter_names_module
     from client_operations import operations_module
     from docs_architecture import architecture_page, packages_picture
     from docs_cli import cli_page
@@ -33,6 +33,7 @@ def files() -> dict[Path, Callable[[], str]]:
         STATIC / "kinds.js": dashboard_script,
         PACKAGE / "errors.py": errors_module,
         PACKAGE / "mechanisms.py": mechanisms_module,
+        PACKAGE / "parameter_names.py": parameter_names_module,
         PACKAGE / "operations.py": operations_module,
         DOCS / "architecture.md": partial(architecture_page, DOCS / "architecture.md"),
         DOCS / "pictures" / "packages.svg": packages_picture,

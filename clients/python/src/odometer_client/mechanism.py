@@ -1,8 +1,10 @@
-"""What every typed mechanism can do: become the document that the service takes."""
+"""The base class of the typed mechanisms: it checks parameter names and makes the JSON document."""
 
 import dataclasses
 from difflib import get_close_matches
 from typing import Any, ClassVar, Self
+
+from odometer_client.parameter_names import ALIASES, MEANS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,8 +34,6 @@ class Mechanism:
 
 
 def _instead(name: str, names: list[str]) -> str:
-    from odometer_client.mechanisms import ALIASES, MEANS
-
     near = [*(one for one in ALIASES.get(name.casefold(), "").split() if one in names)]
     near += get_close_matches(name.casefold(), names, n=1)
     if not near:
