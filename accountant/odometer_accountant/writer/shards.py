@@ -3,9 +3,8 @@
 from typing import Final
 
 from odometer_accountant.errors import DatasetClosed, StoreUnavailable, UnknownDataset
-from odometer_accountant.ledger.dataset import entry_format
 from odometer_accountant.ledger.decide import frozen_error, lost_shard
-from odometer_accountant.ledger.decisions import admit
+from odometer_accountant.ledger.shards import first_entry, list_entry, sync_entry
 from odometer_accountant.ledger.state import State
 from odometer_accountant.scopes import shard_number, shard_parent
 from odometer_accountant.stores import EMPTY_HEAD, Write
@@ -50,16 +49,7 @@ def opened_shard(
     if state is None and shard in dataset.opened:
         raise lost_shard(dataset, shard)
     if state is None:
-        document = {
-            "type": "opened",
-            "time": max(now, dataset.time),
-            "principal": "service",
-            "budgets": {name: entry.document() for name, entry in dataset.budgets.items()},
-            "dataset": dataset.dataset.model_dump(mode="json"),
-            "shard": shard,
-        }
-        version = max(dataset.dataset.entry_format, entry_format(dataset.budgets.values()))
-        first = admit(None, document, version=version)
+        first = first_entry(dataset, shard, now)
         # The result does not matter: a process that was faster has written the same.
         cache.store.append([Write(stream, EMPTY_HEAD, [first.entry], first.state.blobs())])
     _list_shard(cache, dataset.stream, shard, now)
@@ -71,9 +61,7 @@ def _list_shard(cache: StateCache, name: str, shard: int, now: str) -> None:
         dataset = cache.current(name)
         if dataset is None or shard in dataset.opened:
             return
-        time = max(now, dataset.time)
-        listed = {"type": "shard_opened", "time": time, "principal": "service", "shard": shard}
-        after = admit(dataset, listed)
+        after = list_entry(dataset, shard, now)
         write = Write(name, dataset.head, [after.entry], after.state.blobs(dataset))
         if cache.store.append([write]) == [True]:
             cache.keep(after.state)
@@ -91,11 +79,4 @@ def sync_budgets(dataset: State, draft: Draft, now: str) -> None:
     if state is None or state.frozen is not None:
         return
     if (state.budgets, state.closed) != (dataset.budgets, dataset.closed):
-        synced = {
-            "type": "synced",
-            "time": max(now, state.time),
-            "principal": "service",
-            "budgets": {name: entry.document() for name, entry in dataset.budgets.items()},
-            "closed": dataset.closed,
-        }
-        draft.add(admit(state, synced, version=entry_format(dataset.budgets.values())))
+        draft.add(sync_entry(state, dataset, now))
