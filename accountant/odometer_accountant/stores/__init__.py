@@ -1,4 +1,4 @@
-"""Where ledgers are kept. `open_store(url)` picks the back-end by the URL's scheme."""
+"""Back-ends that keep ledgers. `open_store(url)` picks the back-end by the URL's scheme."""
 
 from importlib import import_module
 from typing import cast

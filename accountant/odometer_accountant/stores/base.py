@@ -1,4 +1,4 @@
-"""What a store must do. It knows nothing about privacy: streams of numbered bytes, and blobs beside them."""
+"""The interface of a store: streams of numbered entries, and blobs. It knows nothing about privacy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a person may have erased: a text, and the salt of the hash that the ledger keeps of it."""
+    """An erasable text, and the salt of the hash that the ledger keeps of it."""
 
     salt: str
     text: str
@@ -61,7 +61,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What `load`, `entries` and `find` give, in this order: later parts may be newer than the head."""
+    """The results of `load`, `entries` and `find`, read in this order: later parts may be newer."""
 
     head: Head
     blobs: dict[str, bytes]
@@ -71,7 +71,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What stands in a store, whether its marks say the same or not. `faults`: by name; "" is the head."""
+    """Stored values, whether or not their marks agree. `faults`: by name; "" is the head."""
 
     head: Head
     blobs: dict[str, bytes]
@@ -133,7 +133,7 @@ class Store(Protocol):
     def erase_note(self, name: str) -> None: ...
 
     def check(self) -> list[str]:
-        """What is wrong with the store as such, whatever it holds: in words. Reads all of it."""
+        """Faults of the store itself, as texts. Reads all of it."""
         ...
 
     def ping(self) -> None:

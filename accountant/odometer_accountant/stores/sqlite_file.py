@@ -1,4 +1,4 @@
-"""The file under a SQLite ledger: made whole or not at all, recognised before use, watched while in use."""
+"""The file of a SQLite ledger: created atomically, identified before use, checked while in use."""
 
 import logging
 import os
@@ -14,18 +14,18 @@ from odometer_accountant.errors import LedgerCorrupt, StoreUnavailable
 log = logging.getLogger("odometer.stores.sqlite")
 
 DEFAULT_FOLDER = "data"
-"""The one folder that is made for a new ledger, below where the program runs."""
+"""The only folder that is created for a new ledger, in the working directory."""
 APPLICATION_ID = 0x506F646F  # "Podo", in the file's header: this is a ledger and no other database
 SCHEMA_VERSION = 2
 WITHOUT_MARKS = 1
-"""The version before: it gets the table of marks when it is opened."""
+"""The previous version: opening it adds the table of marks."""
 
 # An entry's id is stream << 40 | sequence. So one B-tree, without an index beside it, takes an append in a
 # few neighbouring pages and gives a stream's range in one scan. 8 million streams, 10^12 entries in each.
 SEQUENCE_BITS = 40
-# In another B-tree than what it is about: of a blob by stream and name; of the end of a stream with the
-# number 0 in the place of its own, and by its name, so that a row that is gone from `streams` is missed; of a
-# key with the stream's number below zero.
+# Marks are in a B-tree of their own. A blob's mark has its stream and name; the mark of a stream's end has
+# number 0 and the stream's name, so that a row lost from `streams` is noticed; a key's mark has the negative
+# number of its stream.
 MARKS = """CREATE TABLE marks(stream INTEGER NOT NULL, name TEXT NOT NULL, mark BLOB NOT NULL,
         PRIMARY KEY (stream, name)) WITHOUT ROWID"""
 SCHEMA = (
@@ -43,7 +43,7 @@ SCHEMA = (
     f"PRAGMA user_version={SCHEMA_VERSION}",
 )
 
-# What says that the content itself is wrong, rather than that it cannot be reached.
+# Errors that mean damaged content, not an unreachable file.
 _DAMAGE = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"}
 _CONTRADICTION = {"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_ROWID", "SQLITE_CONSTRAINT_UNIQUE"}
 
@@ -52,16 +52,16 @@ class LedgerFile:
     """One ledger file and the two that SQLite keeps beside it while it is open (`-wal`, `-shm`)."""
 
     def __init__(self, path: str, timeout_s: float) -> None:
-        """Make the file where there is none, and check that it is a ledger that this version can write.
+        """Create the file if it is missing, and check that this version can write it.
 
-        `timeout_s` bounds each wait for another process's lock. Raises ValueError where there is no folder.
+        `timeout_s` bounds each wait for another process's lock. Raises ValueError if the folder is missing.
         """
         self.path = Path(path).resolve()
         self.name = self.path.name
         self._timeout_s = timeout_s
         self._process = os.getpid()
         self._size = 0
-        with self.certain(f"open the ledger file {self.path}"):
+        with self.translate_errors(f"open the ledger file {self.path}"):
             if not self.path.exists():
                 self._create()
             status = self.path.stat()
@@ -78,8 +78,8 @@ class LedgerFile:
                 raise
 
     @contextmanager
-    def certain(self, doing: str) -> Iterator[None]:
-        """Turn whatever SQLite or the file system reports into LedgerCorrupt or StoreUnavailable."""
+    def translate_errors(self, doing: str) -> Iterator[None]:
+        """Raise errors of SQLite and the file system as LedgerCorrupt or StoreUnavailable."""
         try:
             yield
         except sqlite3.Error as error:
@@ -88,7 +88,7 @@ class LedgerFile:
                 error
             ):  # found by Python, not by SQLite; its message holds the raw bytes
                 raise LedgerCorrupt(
-                    f"Could not {doing}: the file is damaged (text that is no UTF-8)"
+                    f"Could not {doing}: the file is damaged (text that is not UTF-8)"
                 ) from None
             if name in _CONTRADICTION or any(name.startswith(damage) for damage in _DAMAGE):
                 raise LedgerCorrupt(f"Could not {doing}: the file is damaged ({error})") from error
@@ -97,7 +97,7 @@ class LedgerFile:
             raise StoreUnavailable(f"Could not {doing}: {error.strerror or error}") from error
 
     def connect_reader(self) -> sqlite3.Connection:
-        """A further connection, that cannot write."""
+        """A new connection that cannot write."""
         connection = self._connect()
         try:
             connection.execute("PRAGMA query_only=ON")
@@ -109,7 +109,7 @@ class LedgerFile:
             raise
 
     def _connect(self) -> sqlite3.Connection:
-        # mode=rw: SQLite must never make an empty database where a ledger was.
+        # mode=rw: SQLite must never create an empty database in place of a ledger.
         uri = f"file:{quote(str(self.path))}?mode=rw"
         connection = sqlite3.connect(
             uri, uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
@@ -118,9 +118,9 @@ class LedgerFile:
         return connection
 
     def check(self) -> None:
-        """Raise unless the open files are the ones under their names: after each write and new connection.
+        """Raise unless the open files are still the ones at their paths.
 
-        SQLite goes on with a file that was deleted or replaced, and what it commits there is lost.
+        Runs after each write and new connection. SQLite continues with a deleted or replaced file, and what it commits there is lost.
         """
         self.check_main()
         for path, identity in self._companions.items():
@@ -177,7 +177,7 @@ class LedgerFile:
             )
 
     def _upgrade(self, connection: sqlite3.Connection) -> int:
-        """Add what this version needs; nothing that is there changes. Returns the version that it has now."""
+        """Add the table of marks; existing rows stay. Returns the new version."""
         connection.execute("BEGIN IMMEDIATE")
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -193,7 +193,7 @@ class LedgerFile:
             raise
 
     def _create(self) -> None:
-        """Make the database under another name, then link it: nobody ever sees half of one."""
+        """Create the database under another name, then link it, so that no process sees half of one."""
         # A log without its database: the main file was lost. A new one must not take its place.
         beside = self._beside("-wal")
         if beside.exists() and not self.path.exists():
@@ -202,8 +202,8 @@ class LedgerFile:
         if not folder.is_dir() and folder == Path(DEFAULT_FOLDER).resolve():
             _make_folder(folder)
         if not folder.is_dir():
-            # A name that was mistyped must not begin a ledger that has spent nothing.
-            raise ValueError(f"there is no folder {folder}: a new ledger is begun only in one that is there")
+            # A mistyped path must not start a ledger that has spent nothing.
+            raise ValueError(f"there is no folder {folder}: create it, then start again")
         draft = folder / f".{self.name}.{uuid4().hex}.new"
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -235,7 +235,7 @@ def _write_schema(path: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make `folder` and its parents, so that they are there after a power cut too."""
+    """Create `folder` and its parents so that they survive a power cut."""
     if not folder.is_dir():
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)

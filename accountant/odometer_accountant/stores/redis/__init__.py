@@ -1,7 +1,7 @@
-"""The store for when one machine is not enough: a Redis server, a Sentinel service or a Redis Cluster.
+"""Keeps the ledger in Redis: one server, a Sentinel service or a Redis Cluster.
 
-An append is one Lua script in the slot of its stream, and is answered once the server has it on disk: the
-server's settings are checked for that on every new connection.
+An append is one Lua script in the slot of its stream. It returns when the server has it on disk; every new
+connection checks the server's settings for that.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def open_url(url: str, *, allow_volatile: bool = False) -> "RedisStore":
     """Open the store at `url`; odometer_accountant.stores.redis.address lists the forms and the options.
 
-    ValueError: the URL is not valid, the driver is not installed, or a server may lose what it acknowledged
+    ValueError: the URL is not valid, the driver is not installed, or a server may lose acknowledged writes
     (not with `allow_volatile`, which logs a warning instead). StoreUnavailable: no server answers.
     """
     from odometer_accountant.stores.redis.address import parse

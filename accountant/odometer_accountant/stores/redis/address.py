@@ -1,4 +1,4 @@
-"""What the URL of a Redis store says: which nodes, how to log in, and the options."""
+"""Parses the URL of a Redis store: nodes, login, options."""
 
 import math
 import re
@@ -50,8 +50,8 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """The address that `url` names. ValueError says what would work, and shows nothing of a password."""
-    # Not urllib.parse.urlsplit: its errors quote the part with the password.
+    """Parse `url`. ValueError says which form is valid and never shows the password."""
+    # Not urllib.parse.urlsplit: its errors quote the password.
     scheme, _, rest = url.partition("://")
     kind, tls = _SCHEMES[scheme]
     rest, _, query = rest.partition("?")
@@ -131,7 +131,7 @@ def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in OPTIONS:
-            # A name that looks like no option may be a part of a password: it is not shown.
+            # A name that looks like no option may be part of a password, so it is not shown.
             shown = f"option {name!r}" if re.fullmatch(r"[a-z_]{1,20}", name) else "such option"
             listed = "\n".join(f"  {option}: {meaning}" for option, meaning in OPTIONS.items())
             raise ValueError(f"A Redis store has no {shown}. The options are\n{listed}")

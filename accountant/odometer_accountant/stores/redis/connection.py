@@ -1,4 +1,4 @@
-"""One connection to one Redis server, as the rest of the store sees it: typed, and without retries."""
+"""One typed connection to one Redis server, without retries."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
@@ -13,7 +13,7 @@ Args = Sequence[Argument]
 
 
 class Connection(Protocol):
-    """The part of redis-py's connection that is used here."""
+    """The methods of redis-py's connection that this package uses."""
 
     def connect(self) -> None: ...
     def disconnect(self) -> None: ...
@@ -24,9 +24,9 @@ class Connection(Protocol):
 
 
 def open_connection(node: Node, address: Address, *, sentinel: bool = False) -> Connection:
-    """A new connection, logged in. A Sentinel is asked without a login and without a database."""
+    """A new connection, logged in. For a Sentinel: without login and database."""
     kind = redis.SSLConnection if address.tls else redis.Connection
-    # By default the connection itself repeats nothing: a write that may have been sent is never sent again.
+    # No retries by default: a write that may have been sent is never sent again.
     options: dict[str, Any] = {
         "host": node[0],
         "port": node[1],
@@ -43,12 +43,12 @@ def open_connection(node: Node, address: Address, *, sentinel: bool = False) -> 
 
 
 def send(connection: Connection, commands: Sequence[Args]) -> None:
-    """Send the commands in one go; as many replies have to be read."""
+    """Send the commands together. The caller must read one reply for each."""
     connection.send_packed_command(connection.pack_commands(commands))
 
 
 def reply(connection: Connection) -> Any:
-    """The next reply. An error reply is returned, not raised: the ones behind it must be read too."""
+    """The next reply. An error reply is returned, not raised, so that the caller can read those after it."""
     try:
         return connection.read_response()
     except ResponseError as error:
@@ -56,12 +56,12 @@ def reply(connection: Connection) -> Any:
 
 
 def ask(connection: Connection, *command: Argument) -> Any:
-    """One command and its reply; an error reply is raised."""
+    """Send one command and return its reply. An error reply is raised."""
     send(connection, [command])
     return connection.read_response()
 
 
 def shown(node: Node) -> str:
-    """The node as people write it."""
+    """The node as `host:port`, with IPv6 in brackets."""
     host, port = node
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

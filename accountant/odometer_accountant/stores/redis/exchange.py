@@ -1,4 +1,4 @@
-"""Sends commands to the nodes that hold their keys, and reads the replies: the one place that repeats any."""
+"""Sends commands to the nodes that hold their keys, reads the replies, and follows redirects."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from odometer_accountant.stores.redis.topology import (
 )
 
 ROUNDS_MAX: Final = 4
-"""How often one command is sent at most: once, and again where the server said that it did not run it."""
+"""How often one command is sent at most. It is sent again only if the server did not run it."""
 _TOPOLOGIES: Final[dict[str, Callable[[Address, Nodes], Topology]]] = {
     "plain": PlainTopology,
     "sentinel": SentinelTopology,
@@ -41,7 +41,7 @@ class Command:
     keys: tuple[bytes, ...] = ()
 
     def words(self, *, whole: bool) -> Args:
-        """What is sent. `whole`: with the script's source, for a server that does not know it yet."""
+        """The command as sent. `whole`: with the script's source, for a server that does not know it yet."""
         if self.script is None:
             return self.args
         name = ("EVAL", self.script.source) if whole else ("EVALSHA", self.script.sha)
@@ -49,8 +49,8 @@ class Command:
 
 
 @dataclass(slots=True)
-class _Errand:
-    """A command on its way: where a server redirected it, and whether the script must go along."""
+class _InFlight:
+    """A command and its reply. `ask`: the node of an ASK redirect. `whole`: send the script's source."""
 
     command: Command
     ask: Node | None = None
@@ -69,36 +69,36 @@ class Exchange:
     def run(self, commands: Sequence[Command], *, writes: bool = False) -> list[Any]:
         """The replies, in order. `writes`: the replicas that the address asks for must have them too.
 
-        An error reply is raised, once all that was sent is answered. A command is sent again only where the
-        server proved that it did not run it: the slot is elsewhere, or the script is unknown there.
+        An error reply is raised after all replies are read. A command is sent again only if the server proved
+        that it did not run it: the slot is on another node, or the server does not know the script.
         """
-        errands = [_Errand(command) for command in commands]
+        in_flight = [_InFlight(command) for command in commands]
         with self.nodes.call():
-            pending = errands
+            pending = in_flight
             for _ in range(ROUNDS_MAX):
                 pending = self._round(pending, writes=writes)
                 if not pending:
-                    return [errand.reply for errand in errands]
+                    return [sent.reply for sent in in_flight]
         self.topology.forget()
-        raise StoreUnavailable("The Redis servers sent a command from one to the other and back")
+        raise StoreUnavailable(f"Redis redirect loop: gave up after {ROUNDS_MAX} rounds")
 
-    def _round(self, errands: Sequence[_Errand], *, writes: bool) -> list[_Errand]:
-        """Send each errand once. Returns those that have to go again."""
-        groups: dict[Node, list[_Errand]] = defaultdict(list)
-        for errand in errands:
-            groups[errand.ask or self.topology.node_of(errand.command.key)].append(errand)
+    def _round(self, in_flight: Sequence[_InFlight], *, writes: bool) -> list[_InFlight]:
+        """Send each command once. Returns those that must be sent again."""
+        groups: dict[Node, list[_InFlight]] = defaultdict(list)
+        for sent in in_flight:
+            groups[sent.ask or self.topology.node_of(sent.command.key)].append(sent)
         node = None
         try:
             with ExitStack() as stack:
-                # All connections first: as long as one cannot be had, nothing is sent.
-                wires = {}
+                # All connections first: if one fails, nothing is sent.
+                connections = {}
                 for node in groups:
-                    wires[node] = stack.enter_context(self.nodes.connection(node))
+                    connections[node] = stack.enter_context(self.nodes.connection(node))
                 for node, group in groups.items():
-                    self._send(wires[node], group, writes=writes)
+                    self._send(connections[node], group, writes=writes)
                 again = []
                 for node, group in groups.items():
-                    again += self._read(wires[node], node, group, writes=writes)
+                    again += self._read(connections[node], node, group, writes=writes)
                 return again
         except (RedisError, OSError) as error:
             if (
@@ -106,51 +106,49 @@ class Exchange:
                 and isinstance(error, RedisTimeoutError)
                 and not isinstance(error, NodeBackoff)
             ):
-                self.nodes.rest(node)
+                self.nodes.back_off(node)
             self.topology.forget(node)
             self.nodes.drop(node)
             raise
 
-    def _send(self, connection: Connection, group: Sequence[_Errand], *, writes: bool) -> None:
+    def _send(self, connection: Connection, group: Sequence[_InFlight], *, writes: bool) -> None:
         commands: list[Args] = []
-        for errand in group:
-            if errand.ask is not None:
+        for sent in group:
+            if sent.ask is not None:
                 commands.append(("ASKING",))
-            commands.append(errand.command.words(whole=errand.whole))
+            commands.append(sent.command.words(whole=sent.whole))
         if writes and self._address.replicas:
-            # On this connection and last: it waits for what was written through this connection.
+            # Last, on this connection: WAIT covers the writes of its own connection.
             commands.append(("WAIT", self._address.replicas, self._address.wait_ms))
         send(connection, commands)
 
     def _read(
-        self, connection: Connection, node: Node, group: Sequence[_Errand], *, writes: bool
-    ) -> list[_Errand]:
-        for errand in group:
-            if errand.ask is not None:
+        self, connection: Connection, node: Node, group: Sequence[_InFlight], *, writes: bool
+    ) -> list[_InFlight]:
+        for sent in group:
+            if sent.ask is not None:
                 reply(connection)
-            errand.reply = reply(connection)
+            sent.reply = reply(connection)
         acknowledged = reply(connection) if writes and self._address.replicas else None
-        again = [errand for errand in group if self._goes_again(errand, node)]
-        faults = [
-            one for errand in group if errand not in again if isinstance(one := errand.reply, Exception)
-        ]
+        again = [sent for sent in group if self._goes_again(sent, node)]
+        faults = [one for sent in group if sent not in again if isinstance(one := sent.reply, Exception)]
         if faults:
             raise faults[0]
         if acknowledged is not None and len(again) < len(group):
             self._check_replicas(acknowledged, node)
         return again
 
-    def _goes_again(self, errand: _Errand, node: Node) -> bool:
-        answer = errand.reply
+    def _goes_again(self, sent: _InFlight, node: Node) -> bool:
+        answer = sent.reply
         if isinstance(answer, NoScriptError):
-            errand.whole = True
+            sent.whole = True
             return True
-        errand.ask = None
+        sent.ask = None
         if isinstance(answer, MovedError):  # before AskError, which is its base
-            self.topology.moved(errand.command.key, _named(answer, node))
+            self.topology.moved(sent.command.key, _named(answer, node))
             return True
         if isinstance(answer, AskError):
-            errand.ask = _named(answer, node)
+            sent.ask = _named(answer, node)
             return True
         return False
 
@@ -165,5 +163,5 @@ class Exchange:
 
 
 def _named(redirect: AskError, asked: Node) -> Node:
-    # Without a host it is the host that was asked (cluster-preferred-endpoint-type unknown-endpoint).
+    # No host means the host that replied (cluster-preferred-endpoint-type unknown-endpoint).
     return str(redirect.host) or asked[0], int(redirect.port)

@@ -1,14 +1,14 @@
-"""The names of the keys, and what stands in them. All keys of one stream share a hash slot."""
+"""The names and contents of the Redis keys. All keys of one stream share a hash slot."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
 
-_NAMELESS = "%"  # an empty hash tag is none; quote() never gives a lone %
+_NAMELESS = "%"  # Redis ignores an empty hash tag; quote() never returns a lone %
 
 
 @dataclass(frozen=True, slots=True)
 class StreamKeys:
-    """The keys of one stream: six that hold it, and one that is written to wait for replicas."""
+    """The keys of one stream: six hold its data, `confirmed` is written to wait for replicas."""
 
     head: bytes
     entries: bytes
@@ -20,7 +20,7 @@ class StreamKeys:
 
     @classmethod
     def of(cls, prefix: str, stream: str) -> "StreamKeys":
-        # Percent-encoded, so that no brace of a name ends the hash tag, and no two names give one key.
+        # Percent-encoded: no brace in a name ends the hash tag, and two names never share a key.
         base = f"{prefix}:{{{quote(stream, safe='') or _NAMELESS}}}:".encode()
         return cls(
             base + b"head",
@@ -38,7 +38,7 @@ class StreamKeys:
 
 
 def streams_key(prefix: str) -> bytes:
-    """A sorted set, all scores 0: the names of the streams, and of some whose first append failed."""
+    """A sorted set, all scores 0: the names of the streams, including some whose first append failed."""
     return f"{prefix}:streams".encode()
 
 
@@ -48,9 +48,9 @@ def notes_key(prefix: str) -> bytes:
 
 
 def names_between(prefix: str, after: str) -> tuple[bytes, bytes]:
-    """The bounds for ZRANGEBYLEX of the names that start with `prefix` and are > `after`.
+    """The ZRANGEBYLEX bounds for names that start with `prefix` and are > `after`.
 
-    Bytes of UTF-8 sort as their characters do, and none is 0xff: the last one plus one ends a prefix.
+    UTF-8 bytes sort like their characters and are never 0xff, so the last byte plus one ends a prefix.
     """
     start = prefix.encode()
     end = b"(" + start[:-1] + bytes((start[-1] + 1,)) if start else b"+"

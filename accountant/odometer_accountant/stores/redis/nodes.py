@@ -1,4 +1,4 @@
-"""The connections to each node: opened and checked when needed, kept for the next call, bounded."""
+"""A bounded pool of checked connections for each node."""
 
 import os
 from collections.abc import Iterator
@@ -17,17 +17,17 @@ from odometer_accountant.stores.redis.connection import Connection, ask, open_co
 from odometer_accountant.stores.redis.safety import check_primary, check_settings
 
 CALLS_MAX: Final = 64
-"""Calls under way at once; each uses at most one connection to a node."""
+"""Simultaneous calls; each uses at most one connection to a node."""
 IDLE_MAX: Final = 16
-"""Connections kept for each node while nobody uses them."""
-REST_S: Final = 2.0
-"""For how long a node of a cluster is not asked after it let a call wait in vain: others go on meanwhile."""
+"""Idle connections kept for each node."""
+BACKOFF_S: Final = 2.0
+"""Seconds for which a cluster node is skipped after a time-out, so that calls to other nodes go on."""
 PROBE_S: Final = 0.5
-"""How long it is then waited for, before it is asked again as any other."""
+"""Time-out, in seconds, of the PING that ends the back-off."""
 
 
 class NodeBackoff(RedisTimeoutError):
-    """The node let a call wait in vain a moment ago: it was not asked."""
+    """The node timed out a moment ago; this call was not sent to it."""
 
 
 class Nodes:
@@ -38,18 +38,18 @@ class Nodes:
         self._checks_settings = not allow_volatile
         self._lock = Lock()
         self._idle: dict[Node, list[Connection]] = {}
-        self._rests: dict[Node, float] = {}
-        """Until when a node is not asked."""
+        self._backoff_until: dict[Node, float] = {}
+        """Monotonic time until which a node is skipped."""
         self._calls = BoundedSemaphore(CALLS_MAX)
         self._closed = False
         self._process = os.getpid()
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One call of the store: counted, and refused once the store is closed."""
+        """Count one call. Raises StoreUnavailable when the store is closed or CALLS_MAX calls are waiting."""
         self.check_open()
         if not self._calls.acquire(timeout=self._address.timeout_s):
-            raise StoreUnavailable(f"{CALLS_MAX} calls are waiting for Redis, and none came back in time")
+            raise StoreUnavailable(f"{CALLS_MAX} calls are waiting for Redis, and none finished in time")
         try:
             yield
         finally:
@@ -59,12 +59,12 @@ class Nodes:
         """Raise StoreUnavailable once the store is closed, and in a forked child."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open it again.")
-        if os.getpid() != self._process:  # both would read the replies of the same connections
+        if os.getpid() != self._process:  # both processes would read from the same connections
             raise StoreUnavailable("The Redis store was opened before a fork. Open it again in the child.")
 
     @contextmanager
     def connection(self, node: Node) -> Iterator[Connection]:
-        """A connection to `node`. One on which anything went wrong is not used again."""
+        """A connection to `node`. After any error it is closed, never reused."""
         self._check_answers(node)
         connection = self._take(node) or self._open(node)
         try:
@@ -74,24 +74,24 @@ class Nodes:
             raise
         self._give_back(node, connection)
 
-    def rest(self, node: Node) -> None:
-        """A call has waited in vain for `node`. One of a cluster is left alone for a while.
+    def back_off(self, node: Node) -> None:
+        """Skip `node` for BACKOFF_S seconds after a time-out, if it belongs to a cluster.
 
-        The others hold the streams of other datasets, and the one thread that writes would wait for it
-        again and again. A single primary holds everything: nobody gains when it is not asked.
+        Without this the one writing thread would wait for it again and again, and so delay datasets on other
+        nodes. A single primary holds everything, so it is never skipped.
         """
         if self._address.kind == "cluster":
             with self._lock:
-                self._rests[node] = monotonic() + REST_S
+                self._backoff_until[node] = monotonic() + BACKOFF_S
 
     def _check_answers(self, node: Node) -> None:
         with self._lock:
-            until = self._rests.get(node)
+            until = self._backoff_until.get(node)
             if until is None:
                 return
             if monotonic() < until:
-                raise NodeBackoff(f"{shown(node)} has not answered: it is asked again within {REST_S:g} s")
-            self._rests[node] = monotonic() + REST_S  # one caller finds out, the others do not wait for it
+                raise NodeBackoff(f"{shown(node)} has not answered; retry in {BACKOFF_S:g} s")
+            self._backoff_until[node] = monotonic() + BACKOFF_S  # one caller probes, the others do not wait
         brief = replace(self._address, timeout_s=min(PROBE_S, self._address.timeout_s))
         connection = open_connection(node, brief)
         try:
@@ -99,10 +99,10 @@ class Nodes:
         finally:
             connection.disconnect()
         with self._lock:
-            self._rests.pop(node, None)
+            self._backoff_until.pop(node, None)
 
     def drop(self, node: Node | None = None) -> None:
-        """Close the idle connections to `node`, or all: the next ones are made and checked anew."""
+        """Close the idle connections to `node`, or all of them. New ones are checked again."""
         with self._lock:
             if node is None:
                 dropped = [connection for idle in self._idle.values() for connection in idle]
@@ -113,10 +113,10 @@ class Nodes:
             connection.disconnect()
 
     def check_replica(self, node: Node) -> None:
-        """Check the settings of a replica that can be reached. It may be the primary tomorrow."""
+        """Check the settings of a reachable replica, which may become the primary."""
         if not self._checks_settings:
             return
-        with suppress(RedisError, OSError):  # away: it is checked when it takes over
+        with suppress(RedisError, OSError):  # unreachable: checked when it becomes the primary
             connection = open_connection(node, self._address)
             try:
                 check_settings(connection, shown(node))
@@ -124,14 +124,14 @@ class Nodes:
                 connection.disconnect()
 
     def recheck(self, node: Node, connection: Connection) -> list[Node]:
-        """Check that the server is a primary with safe settings. Returns its replicas, as it knows them."""
+        """Check that the server is a primary with safe settings. Returns the replicas that it reports."""
         replicas = [] if self._address.kind == "cluster" else check_primary(connection, shown(node))
         if self._checks_settings:
             check_settings(connection, shown(node))
         return replicas
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when it is given back."""
+        """Close idle connections now and the others when they are given back."""
         with self._lock:
             self._closed = True
         self.drop()
@@ -144,7 +144,7 @@ class Nodes:
                     return None
                 connection = idle.pop()
             with suppress(RedisError, OSError):
-                if not connection.can_read():  # nothing was asked: what is there to read is the end
+                if not connection.can_read():  # readable without a request: the server closed it
                     return connection
             connection.disconnect()
 

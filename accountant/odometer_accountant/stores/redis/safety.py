@@ -1,7 +1,7 @@
-"""Whether a Redis server keeps what it acknowledged: asked on each new connection, before it is used.
+"""Checks that a Redis server keeps what it acknowledged. Runs on each new connection, before its first use.
 
-A connection never outlives the server's process, so a server that was restarted or that took over is asked
-again before its first append.
+A connection never outlives the server's process, so a server that restarted or was promoted is checked again
+before its first append.
 """
 
 from contextlib import suppress
@@ -10,12 +10,12 @@ from typing import Final
 from redis.exceptions import NoPermissionError, ResponseError
 
 from odometer_accountant.stores.redis.connection import Connection, ask
-from odometer_accountant.stores.redis.faults import UnsafeServer
+from odometer_accountant.stores.redis.errors import UnsafeServer
 
 REQUIRED: Final = {
     "appendonly": "yes",
     "appendfsync": "always",
-    # With "yes" nothing is synchronised while the log is rewritten, whatever appendfsync says.
+    # "yes" would stop all synchronisation during a rewrite of the log, whatever appendfsync says.
     "no-appendfsync-on-rewrite": "no",
     "maxmemory-policy": "noeviction",
 }
@@ -31,7 +31,7 @@ RIGHTS: Final = (
     "+ping +select +role +info +config|get +wait +cluster|slots +asking +eval +evalsha +exists +set "
     "+hset +hget +hmget +hlen +hexists +hdel +xadd +xlen +xrange +zadd +zcard +zrangebylex +bgrewriteaof"
 )
-"""What the user of the store must be allowed, as an ACL of Redis 7 says it; on keys ~<prefix>:*."""
+"""The permissions that the store's user needs, as a Redis 7 ACL; on keys ~<prefix>:*."""
 _INSTEAD: Final = "For tests only, --allow-volatile-store serves all the same."
 
 
@@ -63,8 +63,8 @@ def _setting(connection: Connection, name: str) -> str | None:
 
 
 def check_primary(connection: Connection, node: str) -> list[tuple[str, int]]:
-    """Raise UnsafeServer unless the server takes writes. Returns its replicas, as it knows them."""
-    with suppress(ResponseError):  # a user who may not ask learns it later, from a redirection
+    """Raise UnsafeServer unless the server takes writes. Returns the replicas that it reports."""
+    with suppress(ResponseError):  # without the right to ask, a redirect shows it later
         if b"cluster_enabled:1" in ask(connection, "INFO", "cluster"):
             raise UnsafeServer(f"The Redis server {node} is a node of a cluster. {AS_CLUSTER}")
     try:

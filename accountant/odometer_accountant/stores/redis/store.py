@@ -1,11 +1,10 @@
-"""RedisStore: the verbs of a store, each a few commands through an `Exchange`."""
+"""RedisStore: implements a store's methods with a few commands each."""
 
 import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from typing import Any, Final
 
 from redis.exceptions import RedisError
@@ -13,31 +12,30 @@ from redis.exceptions import RedisError
 from odometer_accountant.errors import LedgerCorrupt, StoreUnavailable
 from odometer_accountant.stores.base import EMPTY_HEAD, Examined, Head, Note, Row, View, Write
 from odometer_accountant.stores.marks import (
-    ADVICE,
     HEAD,
     check_key,
     examined,
-    head_mark,
-    key_mark,
-    mark_of,
-    sealed,
-    unsealed,
 )
-from odometer_accountant.stores.redis import parsing, scripts
-from odometer_accountant.stores.redis.address import Address, Node
-from odometer_accountant.stores.redis.connection import Argument, ask
+from odometer_accountant.stores.redis import parsing, scripts, server_checks
+from odometer_accountant.stores.redis.address import Address
+from odometer_accountant.stores.redis.append_command import (
+    append_arguments,
+    has_duplicate_key,
+    needs_key_check,
+    refuse_keys,
+)
+from odometer_accountant.stores.redis.connection import Argument
+from odometer_accountant.stores.redis.errors import translate_errors
 from odometer_accountant.stores.redis.exchange import Command, Exchange
-from odometer_accountant.stores.redis.faults import UnsafeServer, certain
-from odometer_accountant.stores.redis.keys import StreamKeys, names_between, notes_key, streams_key
+from odometer_accountant.stores.redis.keys import StreamKeys, names_between, notes_key
 from odometer_accountant.stores.redis.scripts import Script
+from odometer_accountant.stores.redis.stream_list import StreamList
 
 log = logging.getLogger("odometer.stores.redis")
 
 KEYS_PER_SCRIPT: Final = 256
 ROWS_PER_SCRIPT: Final = 1000
-"""These bound how long one step keeps the server from others."""
-LISTED_MAX: Final = 100_000
-"""How many stream names a store remembers to have listed; beyond, it starts to remember anew."""
+"""These bound how long one script blocks the server."""
 RECHECK_S: Final = 2.0
 _NUMBER_MAX: Final = 1 << 62
 
@@ -48,12 +46,11 @@ class RedisStore:
     def __init__(self, address: Address, *, allow_volatile: bool = False) -> None:
         """Connect, and check every server that may hold data.
 
-        ValueError: one may lose what it acknowledged. `allow_volatile`: warn instead.
+        ValueError: a server may lose acknowledged writes. `allow_volatile`: log a warning instead.
         """
         self._address = address
         self._exchange = Exchange(address, allow_volatile=allow_volatile)
-        self._listed: set[str] = set()
-        self._list_holder: Node | None = None
+        self._streams = StreamList(self._exchange, address.prefix)
         self._checked_at = time.monotonic()
         if allow_volatile:
             log.warning(
@@ -61,8 +58,8 @@ class RedisStore:
                 "what they acknowledge may be lost, and with it the record of a loss of privacy"
             )
         try:
-            with certain("open the Redis store", unsafe_is_usage=True):
-                self._check_all()
+            with translate_errors("open the Redis store", unsafe_is_usage=True):
+                server_checks.check_all(self._exchange, self._address.prefix)
         except BaseException:
             self._exchange.nodes.close()
             raise
@@ -70,7 +67,7 @@ class RedisStore:
     def load(self, stream: str, names: Sequence[str]) -> tuple[Head, dict[str, bytes]]:
         with self._doing(f"read the stream {stream!r}"):
             (answer,) = self._exchange.run([self._load(stream, names)])
-        return _loaded(stream, names, answer)
+        return parsing.loaded(stream, names, answer)
 
     def view(self, stream: str, names: Sequence[str], after: int, limit: int, keys: Sequence[str]) -> View:
         first, limit = max(after, 0) + 1, min(limit, ROWS_PER_SCRIPT)
@@ -79,8 +76,10 @@ class RedisStore:
             load = self._load(stream, names)
             entries = self._command(scripts.ENTRIES, stream, f"{first}-0", limit)
             loaded, page, *answers = self._exchange.run([load, entries, *self._finds(stream, chunks)])
-        head, blobs = _loaded(stream, names, loaded)
-        return View(head, blobs, _rows(stream, first, limit, page), self._found(stream, chunks, answers))
+        head, blobs = parsing.loaded(stream, names, loaded)
+        return View(
+            head, blobs, parsing.rows(stream, first, limit, page), self._found(stream, chunks, answers)
+        )
 
     def _load(self, stream: str, names: Sequence[str]) -> Command:
         return self._command(scripts.LOAD, stream, *(name.encode() for name in names))
@@ -94,18 +93,20 @@ class RedisStore:
         if len({write.stream for write in writes}) < len(writes):
             raise ValueError("A stream stands in two writes of one append: make them one write")
         with self._doing("append to the ledger"):
-            fresh = self._look_first(writes) if _needs_look(writes) else [True] * len(writes)
-            self._list(write.stream for write, current in zip(writes, fresh, strict=True) if current)
+            fresh = self._check_keys(writes) if needs_key_check(writes) else [True] * len(writes)
+            self._streams.add(write.stream for write, current in zip(writes, fresh, strict=True) if current)
             todo = [write for write, current in zip(writes, fresh, strict=True) if current]
-            commands = [self._command(scripts.APPEND, write.stream, *_arguments(write)) for write in todo]
+            commands = [
+                self._command(scripts.APPEND, write.stream, *append_arguments(write)) for write in todo
+            ]
             replies = iter(self._exchange.run(commands, writes=True))
             results = [next(replies) if current else scripts.STALE for current in fresh]
         if scripts.KEY_TAKEN in results:
-            if len(writes) > 1:  # it was free when looked at, at this same head: that cannot be
+            if len(writes) > 1:  # impossible: it was free at this same head
                 raise StoreUnavailable(
                     "A key came into a stream whose head did not move: unsure what was kept"
                 )
-            _refuse_keys(writes[results.index(scripts.KEY_TAKEN)].stream)
+            refuse_keys(writes[results.index(scripts.KEY_TAKEN)].stream)
         return [result == scripts.DONE for result in results]
 
     def entries(self, stream: str, after: int, limit: int) -> list[Row]:
@@ -122,7 +123,7 @@ class RedisStore:
         return rows
 
     def _page(self, stream: str, first: int, limit: int) -> list[Row]:
-        return _rows(stream, first, limit, self._script(scripts.ENTRIES, stream, f"{first}-0", limit))
+        return parsing.rows(stream, first, limit, self._script(scripts.ENTRIES, stream, f"{first}-0", limit))
 
     def find(self, stream: str, keys: Sequence[str]) -> dict[str, Row]:
         chunks = _chunks(keys)
@@ -169,7 +170,7 @@ class RedisStore:
         if None in stored:
             raise LedgerCorrupt(f"A blob of {stream!r} is gone, but its name is there")
         marked = parsing.checked(stream, sequence, hash_, mark).marked
-        return list(_unsealed(stream, names, stored, marks, marked=marked).items())
+        return list(parsing.unsealed_blobs(stream, names, stored, marks, marked=marked).items())
 
     def names(self, stream: str, prefix: str, after: str, limit: int) -> list[str]:
         return self._page_of_blobs(stream, prefix, after, limit)[0]
@@ -177,7 +178,7 @@ class RedisStore:
     def _page_of_blobs(
         self, stream: str, prefix: str, after: str, limit: int
     ) -> tuple[list[str], Any, Any, Any]:
-        """The names, head and mark of the end, what is stored under the names, and their marks."""
+        """The names; sequence, hash and mark of the head; the stored values; the marks of the names."""
         with self._doing(f"list the blobs of {stream!r}"):
             bounds = names_between(prefix, after)
             sequence, hash_, mark, *found = self._script(scripts.BLOBS, stream, *bounds, max(limit, 0))
@@ -185,23 +186,8 @@ class RedisStore:
         return names, (sequence, hash_, mark), found[1::3], found[2::3]
 
     def streams(self, after: str, limit: int) -> list[str]:
-        found: list[str] = []
         with self._doing("list the streams"):
-            key = streams_key(self._address.prefix)
-            while len(found) < limit:
-                args = ("ZRANGEBYLEX", key, b"(" + after.encode(), b"+", "LIMIT", 0, limit - len(found))
-                (names,) = self._exchange.run([Command(key, args)])
-                if not names:
-                    break
-                listed = [bytes(name).decode() for name in names]
-                keys = [self._keys(name) for name in listed]
-                # One of which the head alone was lost is not to be passed over.
-                there = self._exchange.run(
-                    [Command(one.head, ("EXISTS", one.head, one.entries, one.marks)) for one in keys]
-                )
-                found += [name for name, exists in zip(listed, there, strict=True) if exists]
-                after = listed[-1]
-        return found
+            return self._streams.page(after, limit)
 
     def put_note(self, name: str, note: Note) -> None:
         with self._doing("write a note"):
@@ -224,8 +210,8 @@ class RedisStore:
     def erase_note(self, name: str) -> None:
         """Forget the note; no matter if there is none.
 
-        Its text is in the server's append-only file until that is rewritten: the server is asked to do so
-        now, and does it by itself later if this user may not ask.
+        Its text stays in the server's append-only file until a rewrite. The server is asked to rewrite
+        now; if this user has no right to ask, it does so later.
         """
         with self._doing("erase a note"):
             key = notes_key(self._address.prefix)
@@ -235,61 +221,27 @@ class RedisStore:
                     self._exchange.run([Command(key, ("BGREWRITEAOF",))])
 
     def check(self) -> list[str]:
-        """Nothing that its streams do not show."""
+        """Always empty: reading the streams shows every fault."""
         return []
 
     def ping(self) -> None:
-        """Ask every primary; every 2 seconds also whether it still writes all to disk."""
+        """Ping every primary; every RECHECK_S seconds check its role and settings too."""
         with self._doing("reach the Redis servers"), self._exchange.nodes.call():
             now = time.monotonic()
             if now - self._checked_at < RECHECK_S:
-                self._ping_all()
+                server_checks.ping_all(self._exchange)
             else:
-                self._recheck()
+                server_checks.recheck(self._exchange)
                 self._checked_at = now
 
     def close(self) -> None:
-        """Let go of the connections. Safe to call twice; afterwards every method raises StoreUnavailable."""
+        """Close the connections. Safe to call twice; afterwards every method raises StoreUnavailable."""
         self._exchange.nodes.close()
-
-    def _check_all(self) -> None:
-        nodes, topology = self._exchange.nodes, self._exchange.topology
-        for primary in topology.primaries():
-            with nodes.connection(primary):  # a new connection is checked
-                pass
-        for replica in topology.replicas():
-            nodes.check_replica(replica)
-        # A server of a cluster under redis:// answers all but this.
-        key = streams_key(self._address.prefix)
-        self._exchange.run([Command(key, ("ZCARD", key))])
-
-    def _ping_all(self) -> None:
-        nodes, topology = self._exchange.nodes, self._exchange.topology
-        for primary in topology.primaries():
-            try:
-                with nodes.connection(primary) as connection:
-                    ask(connection, "PING")
-            except (RedisError, OSError):
-                topology.forget(primary)
-                nodes.drop(primary)
-                raise
-
-    def _recheck(self) -> None:
-        nodes, topology = self._exchange.nodes, self._exchange.topology
-        topology.forget()  # a server that was replaced may still answer
-        for primary in topology.primaries():
-            try:
-                with nodes.connection(primary) as connection:
-                    nodes.recheck(primary, connection)
-            except (RedisError, OSError, UnsafeServer):
-                topology.forget(primary)
-                nodes.drop(primary)  # so that an append does not go on with a server found unsafe
-                raise
 
     @contextmanager
     def _doing(self, what: str) -> Iterator[None]:
         self._exchange.nodes.check_open()
-        with certain(what):
+        with translate_errors(what):
             yield
 
     def _keys(self, stream: str) -> StreamKeys:
@@ -303,11 +255,11 @@ class RedisStore:
         (answer,) = self._exchange.run([self._command(script, stream, *args)])
         return answer
 
-    def _look_first(self, writes: Sequence[Write]) -> list[bool]:
-        """Which writes are fresh. ValueError when a fresh one has a key that is taken.
+    def _check_keys(self, writes: Sequence[Write]) -> list[bool]:
+        """Whether each write's head is current. ValueError if such a write has a taken key.
 
-        A key comes into a stream only with entries, which move the head. So what is free here at a head is
-        free when the script finds that same head: of several writes none is done when one has a taken key.
+        A key enters a stream only with entries, which move the head. So a key that is free at a head is still
+        free when the script finds that same head, and no write is done when one of them has a taken key.
         """
         commands = []
         for write in writes:
@@ -324,107 +276,19 @@ class RedisStore:
         for write, known, (sequence, hash_) in zip(writes, replies[::2], replies[1::2], strict=True):
             head = EMPTY_HEAD if sequence is None else parsing.head(write.stream, sequence, hash_)
             fresh.append(head == write.expected)
-            if fresh[-1] and (_has_key_twice(write) or any(value is not None for value in known[1:])):
-                _refuse_keys(write.stream)
+            if fresh[-1] and (has_duplicate_key(write) or any(value is not None for value in known[1:])):
+                refuse_keys(write.stream)
         return fresh
 
     def _confirm(self, stream: str) -> None:
-        """Wait until the replicas have all that the stream holds now.
+        """Wait until the replicas have everything that the stream holds now.
 
-        An entry found may be of an append that failed for want of replicas: it is not to be relied on yet.
+        A found entry may belong to an append that failed for lack of replicas; it is not safe until then.
         """
         key = self._keys(stream).confirmed
         with self._doing(f"have what was found in {stream!r} confirmed by the replicas"):
             self._exchange.run([Command(key, ("SET", key, ""))], writes=True)
 
-    def _list(self, streams: Iterator[str]) -> None:
-        """Put the names into the list of streams, before their first append: the list may hold too many.
-
-        Once for each stream and process, and again when another server holds the list: it may lack a name.
-        """
-        key = streams_key(self._address.prefix)
-        holder = self._exchange.topology.node_of(key)
-        if holder != self._list_holder:
-            self._listed, self._list_holder = set(), holder
-        listed = self._listed  # another thread may begin a new one meanwhile
-        new = [stream for stream in streams if stream not in listed]
-        if not new:
-            return
-        members = [argument for stream in new for argument in (0, stream.encode())]
-        self._exchange.run([Command(key, ("ZADD", key, *members))], writes=True)
-        if len(listed) + len(new) > LISTED_MAX:
-            listed.clear()
-        listed.update(new)
-
 
 def _chunks(keys: Sequence[str]) -> list[Sequence[str]]:
     return [keys[start : start + KEYS_PER_SCRIPT] for start in range(0, len(keys), KEYS_PER_SCRIPT)]
-
-
-def _loaded(stream: str, names: Sequence[str], answer: Sequence[Any]) -> tuple[Head, dict[str, bytes]]:
-    """From what LOAD answered."""
-    sequence, hash_, mark, *found = answer
-    head = parsing.checked(stream, sequence, hash_, mark)
-    return head, _unsealed(stream, names, found[::2], found[1::2], marked=head.marked)
-
-
-def _unsealed(
-    stream: str, names: Sequence[str], stored: Sequence[Any], marks: Sequence[Any], *, marked: bool
-) -> dict[str, bytes]:
-    """The blobs that are there, each as its mark says."""
-    blobs = {}
-    for name, value, mark in zip(names, stored, marks, strict=True):
-        given = unsealed(stream, name, value, mark, marked=marked)
-        if given is not None:
-            blobs[name] = given
-    return blobs
-
-
-def _rows(stream: str, first: int, limit: int, answer: Sequence[Any]) -> list[Row]:
-    """From what ENTRIES answered."""
-    sequence, found = answer
-    rows = [parsing.row(stream, entry) for entry in found]
-    end = parsing.number(stream, sequence)
-    if [row.sequence for row in rows] != list(range(first, min(end, first - 1 + limit) + 1)):
-        raise LedgerCorrupt(
-            f"The stream {stream!r} has {end} entries, but not all from {first} on are there, or too many"
-        )
-    return rows
-
-
-def _needs_look(writes: Sequence[Write]) -> bool:
-    """Several writes stand or fall by their keys together; a script sees no key that comes twice in it."""
-    if len(writes) == 1:
-        return _has_key_twice(writes[0])
-    return any(entry.key is not None for write in writes for entry in write.entries)
-
-
-def _has_key_twice(write: Write) -> bool:
-    keys = [entry.key for entry in write.entries if entry.key is not None]
-    return len(set(keys)) < len(keys)
-
-
-def _refuse_keys(stream: str) -> None:
-    raise ValueError(f"A key is already in the stream {stream!r}: nothing was appended")
-
-
-def _arguments(write: Write) -> list[Argument]:
-    """What the script APPEND wants."""
-    expected, entries = write.expected, write.entries
-    last = Head(expected.sequence + len(entries), entries[-1].hash) if entries else expected
-    numbered = list(zip(count(expected.sequence + 1), entries, strict=False))
-    rows: list[Argument] = []
-    for sequence, entry in numbered:
-        rows += (f"{sequence}-0", entry.hash.encode(), entry.body)
-    keys: list[Argument] = []
-    for sequence, entry in numbered:
-        if entry.key is not None:
-            keys += (entry.key.encode(), sequence, key_mark(write.stream, entry.key, sequence))
-    blobs: list[Argument] = []
-    for name, value in write.blobs.items():
-        mark = b"" if name in ADVICE else mark_of(write.stream, name, value)
-        blobs += (name.encode(), sealed(name, value), mark)
-    start = 9 + len(rows)  # the eight before them, counted from 1
-    heads: list[Argument] = [expected.sequence, expected.hash.encode(), last.sequence, last.hash.encode()]
-    marks: list[Argument] = [head_mark(0, last), int(write.adopts)]
-    return [*heads, start, start + len(keys), *marks, *rows, *keys, *blobs]

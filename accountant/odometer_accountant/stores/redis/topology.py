@@ -1,8 +1,8 @@
-"""Which node holds a key: one server, what the Sentinels say, or what the cluster says."""
+"""Finds the node that holds a key: one server, the primary of a Sentinel service, or a cluster's slot map."""
 
 from bisect import bisect_right
 from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -13,11 +13,9 @@ from odometer_accountant.stores.redis.connection import ask, open_connection, sh
 from odometer_accountant.stores.redis.nodes import Nodes
 from odometer_accountant.stores.redis.safety import AS_CLUSTER
 
-SLOTS: Final = 16384
-
 
 class Topology(Protocol):
-    """Answers from memory; asks again after `forget`."""
+    """Caches the answers until `forget` is called."""
 
     def node_of(self, key: bytes) -> Node:
         """The primary that holds `key`."""
@@ -28,20 +26,20 @@ class Topology(Protocol):
         ...
 
     def replicas(self) -> list[Node]:
-        """Every replica that is known."""
+        """Every known replica."""
         ...
 
     def moved(self, key: bytes, node: Node) -> None:
-        """A server said that `node` holds the slot of `key` now."""
+        """Record that `node` now holds the slot of `key`."""
         ...
 
     def forget(self, suspect: Node | None = None) -> None:
-        """What is known may be wrong, most likely about `suspect`."""
+        """Discard the cache; `suspect` gave the last error."""
         ...
 
 
 class _OnePrimary:
-    """What a plain server and a Sentinel service have in common: one primary holds all keys."""
+    """Base of the topologies in which one primary holds all keys."""
 
     def __init__(self, address: Address, nodes: Nodes) -> None:
         self._address = address
@@ -74,7 +72,7 @@ class PlainTopology(_OnePrimary):
 
 
 class SentinelTopology(_OnePrimary):
-    """The primary of a service, asked of the Sentinels: the first that knows one is believed."""
+    """The primary of a service, as the first Sentinel that knows one reports it."""
 
     def __init__(self, address: Address, nodes: Nodes) -> None:
         super().__init__(address, nodes)
@@ -109,14 +107,14 @@ class SentinelTopology(_OnePrimary):
                 self._sentinels.remove(sentinel)
                 self._sentinels.insert(0, sentinel)
                 return bytes(found[0]).decode(), int(found[1])
-            faults.append(f"{shown(sentinel)}: it watches no service of that name")
+            faults.append(f"{shown(sentinel)}: it does not watch that service")
         raise RedisConnectionError(
             f"no Sentinel named a primary for {self._address.service!r} ({'; '.join(faults)})"
         )
 
 
 class ClusterTopology:
-    """The slots of a cluster, as one of its nodes told them."""
+    """The slots of a cluster, as one of its nodes reports them."""
 
     def __init__(self, address: Address, nodes: Nodes) -> None:
         self._seeds = address.nodes
@@ -138,7 +136,7 @@ class ClusterTopology:
         with self._lock:
             if self._map is not None:
                 self._map.corrections[key_slot(key)] = node
-                if len(self._map.corrections) > 64:  # much has moved: ask for the whole
+                if len(self._map.corrections) > 64:  # many slots moved: reload the map
                     self._map.stale = True
 
     def forget(self, suspect: Node | None = None) -> None:
@@ -160,7 +158,7 @@ class ClusterTopology:
         known = self._map
         candidates = dict.fromkeys([*(known.primaries() if known else ()), *self._seeds])
         faults = []
-        # The one that gave trouble last: it may be paused, and then costs the whole time-out.
+        # The suspect last: if it is paused, it costs the whole time-out.
         for node in sorted(candidates, key=lambda candidate: candidate == self._suspect):
             try:
                 with self._nodes.connection(node) as connection:
@@ -177,7 +175,7 @@ class _SlotMap:
         parsed = []
         self.replicas: list[Node] = []
         for first, last, *holders in ranges:
-            # A node that does not know its own address leaves it empty: it is the one that was asked.
+            # An empty host means the node that replied.
             named = [(bytes(host).decode() if host else asked[0], int(port)) for host, port, *_ in holders]
             parsed.append((int(first), int(last), named[0]))
             self.replicas += [node for node in named[1:] if node not in self.replicas]
@@ -191,7 +189,7 @@ class _SlotMap:
             return self.corrections[slot]
         place = bisect_right(self._firsts, slot) - 1
         if place < 0 or slot > self._ranges[place][1]:
-            self.stale = True  # a cluster that is being made or mended
+            self.stale = True  # a cluster that is being created or repaired
             raise RedisConnectionError(f"no node of the cluster holds slot {slot}")
         return self._ranges[place][2]
 

@@ -1,4 +1,4 @@
-"""What goes wrong on the way to Redis, in the words of the store."""
+"""Translates errors of redis-py and of the network into StoreUnavailable or LedgerCorrupt."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from odometer_accountant.errors import LedgerCorrupt, StoreUnavailable
 from odometer_accountant.stores.redis.scripts import DAMAGED
 
-# Error replies that say that the content itself is wrong, rather than that it cannot be reached.
+# Error replies that mean damaged content, not an unreachable server.
 _DAMAGE: Final = (
     DAMAGED,
     "WRONGTYPE",
@@ -19,14 +19,14 @@ _DAMAGE: Final = (
 
 
 class UnsafeServer(Exception):
-    """A server that may lose what it acknowledged, or that cannot be asked whether it would."""
+    """A server that may lose acknowledged writes, or that does not show its settings."""
 
 
 @contextmanager
-def certain(doing: str, *, unsafe_is_usage: bool = False) -> Iterator[None]:
-    """Turn whatever the client library or the network reports into StoreUnavailable or LedgerCorrupt.
+def translate_errors(doing: str, *, unsafe_is_usage: bool = False) -> Iterator[None]:
+    """Raise errors of redis-py and of the network as StoreUnavailable or LedgerCorrupt.
 
-    `unsafe_is_usage`: an unsafe server gives ValueError, as other settings that cannot work.
+    `doing` completes the message "Could not …". `unsafe_is_usage`: raise ValueError for an unsafe server.
     """
     try:
         yield
@@ -36,7 +36,7 @@ def certain(doing: str, *, unsafe_is_usage: bool = False) -> Iterator[None]:
             raise LedgerCorrupt(f"Could not {doing}: the ledger is damaged ({said})") from error
         raise StoreUnavailable(f"Could not {doing}: the Redis server said: {error}") from error
     except UnicodeDecodeError:
-        raise LedgerCorrupt(f"Could not {doing}: a name is damaged (no UTF-8)") from None
+        raise LedgerCorrupt(f"Could not {doing}: a name is damaged (not UTF-8)") from None
     except UnsafeServer as error:
         if unsafe_is_usage:
             raise ValueError(str(error)) from error
