@@ -120,7 +120,8 @@ class LedgerFile:
     def check(self) -> None:
         """Raise unless the open files are still the ones at their paths.
 
-        Runs after each write and new connection. SQLite continues with a deleted or replaced file, and what it commits there is lost.
+        Runs after each write and each new connection. SQLite continues with a deleted or replaced file, and
+        what it commits there is lost.
         """
         self.check_main()
         for path, identity in self._companions.items():
