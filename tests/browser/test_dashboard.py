@@ -163,7 +163,7 @@ def test_what_was_made_of_a_release_is_in_the_ledger(visitor, admin) -> None:
     visitor.sign_in()
     newest = visitor.page.locator("#ledger tbody tr").first
     expect(newest).to_contain_text(f"“a table {MARKUP}”")
-    expect(newest).to_contain_text("made of entry 2; costs nothing")
+    expect(newest).to_contain_text("made from entry 2; no charge")
     assert visitor.page.locator("main img, main b").count() == 0
 
 
@@ -184,7 +184,7 @@ def test_steps_of_sessions_are_said_in_the_words_of_their_kind(visitor, admin) -
     said = visitor.page.locator("#ledger tbody tr")
     for place, words in enumerate(
         (
-            "1 above its threshold; what was paid stays paid",
+            "1 above its threshold; its charges stay",
             "above in run 1",
             "Opens a session: Sparse vector",
             "query 3 answered, its last",
@@ -254,7 +254,7 @@ def test_an_unknown_dataset_is_said_to_be_unknown(visitor) -> None:
     visitor.expected = ("404",)
     visitor.open("/datasets/nothing-here")
     visitor.sign_in()
-    expect(visitor.page.get_by_role("alert")).to_contain_text("unknown dataset")
+    expect(visitor.page.get_by_role("alert")).to_contain_text("Unknown dataset.")
 
 
 def test_a_store_that_is_away_is_an_honest_banner(visitor) -> None:
@@ -264,7 +264,7 @@ def test_a_store_that_is_away_is_an_honest_banner(visitor) -> None:
     visitor.page.route("**/v1/**", lambda route: route.fulfill(status=503, body=problem))
     visitor.sign_in()
     expect(visitor.page.get_by_role("alert")).to_contain_text("The store did not answer.")
-    expect(visitor.page.get_by_role("alert")).to_contain_text("charges are refused rather than guessed")
+    expect(visitor.page.get_by_role("alert")).to_contain_text("it refuses charges and does not guess")
     visitor.picture("store-away")
 
 

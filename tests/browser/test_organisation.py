@@ -165,12 +165,12 @@ def test_the_page_of_a_frozen_dataset_says_what_to_do_and_shows_no_number_but_th
     page = visitor.page
     expect(page.locator("#trouble")).to_contain_text("This dataset is frozen")
     expect(page.locator("#trouble")).to_contain_text("Find out what changed the store")
-    expect(page.locator("#facts")).to_contain_text("Nothing is charged on it")
+    expect(page.locator("#facts")).to_contain_text("No charges accepted")
     for hidden in ("#reading", "#budgets", "#history", "#readings", "#unit-form", "#principals"):
         expect(page.locator(hidden)).to_be_hidden()
     first = page.locator("#ledger tbody tr").first
     expect(first).to_contain_text("Frozen")
-    expect(first).to_contain_text("entry 9 was there and is gone or differs")
+    expect(first).to_contain_text("entry 9 is missing or differs")
     visitor.picture("dataset-frozen")
 
 
@@ -263,7 +263,7 @@ def test_open_holds_say_who_what_and_until_when(visitor) -> None:
     _see(visitor, "/datasets/shared")
     rows = visitor.page.locator("#holds tbody tr")
     expect(rows).to_have_count(1)
-    for words in (MARKUP, "team ads", "group pilot", "4 × Gaussian", "ρ 2", "then spent for good"):
+    for words in (MARKUP, "team ads", "group pilot", "4 × Gaussian", "ρ 2", "then all of it stays spent"):
         expect(rows.first).to_contain_text(words)
     expect(rows.first.locator("time")).to_have_attribute("datetime", re.compile(r"^20\d\d-.*Z$"))
 
@@ -332,7 +332,7 @@ def test_a_frozen_shard_is_an_alert_on_its_dataset(visitor, running: Live) -> No
     expect(visitor.page.get_by_role("alert").first).to_contain_text("Shard 0 is frozen")
     visitor.page.get_by_label("Unit", exact=True).fill("u1")
     visitor.page.get_by_role("button", name="Look up").click()
-    expect(visitor.page.locator("#unit-error")).to_contain_text("went back in time")
+    expect(visitor.page.locator("#unit-error")).to_contain_text("Ledger history was rolled back.")
 
 
 def test_the_ledger_says_everything_in_words(visitor) -> None:
@@ -358,7 +358,7 @@ def test_the_ledger_says_who_asked_for_what_was_made(visitor, running: Live) -> 
     assert made.status_code == 201
     _see(visitor, "/datasets/plots")
     newest = visitor.page.locator("#ledger tbody tr").first
-    expect(newest).to_contain_text("made of entry 2; costs nothing")
+    expect(newest).to_contain_text("made from entry 2; no charge")
     expect(newest).to_contain_text(re.compile(r"asked by p_\w+ on the principal's behalf"))
 
 
@@ -375,7 +375,7 @@ def test_no_bound_and_no_number_are_different_words(visitor, running: Live) -> N
     assert running.ask("POST", "/v1/datasets/only/budgets", json=later).status_code == 201
     _see(visitor, "/datasets/only")
     expect(_budget(visitor, "late")).to_contain_text("No bound")
-    expect(_budget(visitor, "late")).to_contain_text("nothing more is admitted")
+    expect(_budget(visitor, "late")).to_contain_text("no further charge is accepted")
     visitor.open("/datasets/open")
     expect(_budget(visitor, "each")).to_contain_text("One for each")
     expect(_panel(visitor, "team")).to_contain_text("No team was charged yet")
@@ -412,7 +412,7 @@ def test_a_reading_above_a_limit_that_is_kept_says_why(visitor, running: Live) -
     epsilon = next(each["value"] for each in now if each["name"] == "if_stopped_now")
     assert epsilon > 4
     note = visitor.page.locator("#reading .above-note")
-    expect(note).to_contain_text("above the limit of life (ε 4 of 4), which is kept")
+    expect(note).to_contain_text("above the limit of life (ε 4 of 4), but the limit is kept")
     expect(note).to_contain_text("weights")
     visitor.open("/datasets/shared")
     expect(visitor.page.locator("#reading")).to_contain_text("if stopped now")
@@ -423,7 +423,7 @@ def test_a_reading_above_a_limit_that_is_kept_says_why(visitor, running: Live) -
 def test_a_principal_has_one_epsilon_on_a_page_and_one_line_of_why_its_budget_differs(visitor) -> None:
     """The comparison as plans fixed in advance is for datasets where no budget is for each principal."""
     _see(visitor, "/datasets/full")
-    expect(_panel(visitor, "principal")).to_contain_text("A budget counts with weights of its own")
+    expect(_panel(visitor, "principal")).to_contain_text("A budget counts with its own weights")
     expect(visitor.page.locator("#principals")).to_be_hidden()
     expect(visitor.page.locator("#mechanisms")).to_be_visible()
     visitor.open("/datasets/regions")
@@ -451,9 +451,9 @@ def test_the_overview_shows_what_is_held(visitor) -> None:
 def test_a_dataset_by_unit_says_where_its_charges_are(visitor) -> None:
     _see(visitor, "/")
     card = visitor.page.locator(".card", has=visitor.page.get_by_role("link", name="phones"))
-    expect(card).to_contain_text("charges are in its shards")
+    expect(card).to_contain_text("the charges in its shards")
     visitor.open("/datasets/phones")
-    expect(visitor.page.locator("#facts")).to_contain_text("those of the shards, which have the charges")
+    expect(visitor.page.locator("#facts")).to_contain_text("the charges in the shards")
 
 
 @pytest.mark.parametrize("name", ["shared", "regions", "phones", "full"])
@@ -532,4 +532,4 @@ def test_a_share_of_an_approximate_budget_is_given_no_amount_in_epsilon(visitor,
     _see(visitor, "/datasets/mixed")
     rows = visitor.page.locator("#shares tbody tr")
     expect(rows.first).to_contain_text(re.compile(r"ads\s*50 %\s*–"))
-    expect(visitor.page.locator("#shares")).to_contain_text("no such part of ε")
+    expect(visitor.page.locator("#shares")).to_contain_text("does not mean half of ε")

@@ -11,7 +11,7 @@ from odometer_accountant.requests.bodies import Name, Text
 from odometer_accountant.requests.json_input import validated
 
 if TYPE_CHECKING:
-    from odometer_accountant.service.operations import Call
+    from odometer_accountant.service.operations.operation import Call
 
 KEY_MAX_S: Final = 10 * 366 * 86_400
 """Ten years: longest life of a key that has an end, in seconds."""

@@ -1,8 +1,8 @@
-"""Everything the pages load: our own modules and stylesheet, and two libraries served as installed.
+"""The files that the pages load: our modules and stylesheet, and two installed libraries.
 
 The charting library (plotly, MIT) and Swagger UI (shipped by fastapi-offline, MIT) are Python packages
 among our dependencies; their files are found through package metadata, without importing them, and served
-from where pip put them. Nothing is fetched from another host, and nothing of theirs lives in our tree.
+from where pip put them. Nothing is fetched from another host, and no copy of them is in our tree.
 """
 
 import gzip
@@ -33,7 +33,7 @@ _GZIP_ABOVE_BYTES: Final = 1024
 
 @dataclass(frozen=True)
 class Asset:
-    """One file as it is sent: body, the same gzipped (None if that does not pay), type and tag."""
+    """One file as it is sent: body, gzipped body (None if that saves nothing), type and tag."""
 
     body: bytes
     gzipped: bytes | None
@@ -82,7 +82,7 @@ def url(name: str) -> str:
 
 
 def check() -> None:
-    """Raise RuntimeError now, at start, rather than show a page without its chart later."""
+    """Raise RuntimeError at start if a library is missing, before a page fails without it."""
     _vendored()
 
 
@@ -101,7 +101,7 @@ def _load(path: Path) -> Asset:
 def serve(request: Request, build: str, name: str) -> Response | None:
     """The answer for `/assets/{build}/{name}`, or None if there is no such file.
 
-    A page from before an upgrade may ask for an older build of ours: it gets the current file, uncached.
+    A page from before an upgrade may request an older build of ours. It gets the current file, uncached.
     """
     current, own = _own()
     files = own if build.startswith("app-") else _vendored().get(build, {})

@@ -1,4 +1,4 @@
-"""The routes of the dashboard. None of them is part of the API, so none is in its schema."""
+"""The routes of the dashboard. They are not part of the API, so its schema leaves them out."""
 
 import re
 from collections.abc import Callable
@@ -26,17 +26,17 @@ from privacy_odometer.dashboard.session import (
     sign_in_url,
 )
 
-WRONG_KEY: Final = "That key is not valid here. Check that it is complete and has not been revoked."
-"""The same words for a malformed, an unknown and a revoked key."""
+WRONG_KEY: Final = "That key is not valid here. Check that it is complete and not revoked."
+"""The same text for a malformed, an unknown and a revoked key."""
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def router(doors: Callable[[], Doors], *, https: bool = False) -> APIRouter:
-    """All pages, assets and `/docs`. The service that includes this makes FastAPI with `docs_url=None`.
+    """All pages, assets and `/docs`. The app that includes them needs `docs_url=None`.
 
-    doors: those of the service, once it has started; https: that browsers come that way, whatever the proxy
-    says. Raises RuntimeError if a library whose files the pages serve is not installed.
+    doors: returns the service's tickets, once it has started. https: browsers use HTTPS, whatever the proxy
+    says. Raises RuntimeError if a library whose files the pages need is not installed.
     """
     assets.check()
     routes = APIRouter(include_in_schema=False)
@@ -46,7 +46,7 @@ def router(doors: Callable[[], Doors], *, https: bool = False) -> APIRouter:
     _add_sign_in(routes, doors, https)
 
     def guarded(request: Request, show: Callable[[Identity], Response]) -> Response:
-        """`show` to whoever is signed in; a redirect to the sign-in page for everybody else."""
+        """The answer of `show` for a signed-in person; for others a redirect to the sign-in page."""
         ticket = given_ticket(request, https=https)
         try:
             who = doors().identify(ticket) if ticket else None
@@ -78,7 +78,7 @@ def _add_sign_in(routes: APIRouter, doors: Callable[[], Doors], https: bool) -> 
         try:
             return await _sign_in(request, doors(), https)
         except MalformedBody as error:
-            return _message(400, "This form cannot be read", error.detail)
+            return _message(400, "This form cannot be read", _sentence(error.detail))
         except OdometerError as error:
             return _failed(error)
 
@@ -115,14 +115,14 @@ def _sign_out(request: Request, doors: Doors, https: bool) -> Response:
     try:
         if ticket:
             doors.close(ticket)
-    except OdometerError as error:  # forgotten in this browser all the same
+    except OdometerError as error:  # the browser's cookies are deleted anyway
         response = _failed(error)
     clear_cookies(response, request)
     return response
 
 
 def _to(path: str) -> Response:
-    """On to another page of ours."""
+    """A redirect to another page of the dashboard."""
     return RedirectResponse(path, status_code=303, headers=HEADERS)
 
 
@@ -131,7 +131,7 @@ def _asset(request: Request, build: str, name: str) -> Response:
 
 
 def _favicon() -> Response:
-    """Browsers ask for this on pages that are not ours, such as the schema."""
+    """The icon that browsers request beside JSON pages, such as the schema."""
     return RedirectResponse(assets.url("mark.svg"), status_code=307, headers=HEADERS)
 
 
@@ -139,21 +139,26 @@ def _not_found() -> Response:
     return _message(
         404,
         "There is no such page",
-        "The overview lists every dataset. Names are lower-case letters, digits, - and _.",
+        "The overview lists every dataset. A name has lower-case letters, digits, - and _.",
     )
 
 
 def _foreign() -> Response:
     return _message(
         403,
-        "This form was sent from elsewhere",
-        "Only a page of this service signs in or out: open it and try again. A proxy in front of the service "
-        "has to pass on the Host header.",
+        "This form came from another site",
+        "Only a page of this service can sign in or out. Open that page and try again. A proxy in front of "
+        "the service must pass on the Host header.",
     )
 
 
 def _failed(error: OdometerError) -> Response:
-    return _message(error.status, error.title, error.detail)
+    return _message(error.status, _sentence(error.title).removesuffix("."), _sentence(error.detail))
+
+
+def _sentence(text: str) -> str:
+    """A text of an error as a sentence: with a capital first letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", "…")) else ".")
 
 
 def _message(status: int, title: str, text: str) -> Response:

@@ -1,4 +1,4 @@
-"""Templates to responses: escaping always on, one strict set of security headers on every page."""
+"""Renders templates, always with escaping and with the same strict security headers."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ STRICT_POLICY: Final = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""Only our own files, no inline script or style, no other host. Swagger UI is content with this too."""
+"""Only our own files, no inline script or style, no other host. Swagger UI works with this too."""
 CHART_POLICY: Final = STRICT_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
 """The page with the chart: plotly inserts style elements of its own. Scripts stay as strict as elsewhere."""
 

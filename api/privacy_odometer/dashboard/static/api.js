@@ -1,10 +1,17 @@
-// Reads from the service's own JSON API with the sign-in cookie. GET only: these pages change nothing.
+// Reads the service's JSON API with the sign-in cookie. It only sends GET: these pages change nothing.
 
 import { h, fill } from "./dom.js";
 
 const TIMEOUT_MS = 15000;
 
-/** What went wrong, in the words of the service's problem body where it sent one. */
+/** A text of the service as a sentence: with a capital first letter and a full stop. */
+export function sentence(text) {
+  if (!text) return "";
+  const end = /[.!?…]$/.test(text) ? "" : ".";
+  return `${text[0].toUpperCase()}${text.slice(1)}${end}`;
+}
+
+/** A failed request: the status, title, detail and type of the service's problem document, if it sent one. */
 export class Problem extends Error {
   constructor(status, title, detail, type = "") {
     super(title);
@@ -12,9 +19,14 @@ export class Problem extends Error {
     this.detail = detail;
     this.type = type;
   }
+
+  /** The title and the detail as sentences. */
+  text() {
+    return `${sentence(this.message)} ${sentence(this.detail)}`.trim();
+  }
 }
 
-/** The JSON at `path`. Throws Problem; leaves for the sign-in page when the key is no longer valid. */
+/** The JSON at `path`. Throws Problem. Goes to the sign-in page if the sign-in is no longer valid. */
 export async function get(path) {
   let response;
   try {
@@ -24,39 +36,39 @@ export async function get(path) {
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
   } catch (error) {
-    throw new Problem(0, "The service did not answer", "It may be restarting, or the network is down. Try again in a moment.");
+    throw new Problem(0, "the service did not answer", "it may be restarting, or the network is down; try again in a moment");
   }
   if (response.status === 401) {
     location.assign(`/sign-in?next=${encodeURIComponent(location.pathname)}`);
-    return new Promise(() => {}); // the page is going away: nothing that waits for this should go on
+    return new Promise(() => {}); // the browser leaves this page, so nothing may continue here
   }
   const body = await response.json().catch(() => null);
   if (!response.ok || body === null) {
-    const title = body?.title ?? `The service answered ${response.status}`;
-    throw new Problem(response.status, title, body?.detail ?? "It did not say why.", body?.type);
+    const title = body?.title ?? `the service answered ${response.status}`;
+    throw new Problem(response.status, title, body?.detail ?? "it gave no reason", body?.type);
   }
   return body;
 }
 
-/** Say what failed, and what that means for what is on the page. */
+/** Shows a problem, and says whether the numbers on the page may be out of date. */
 export function showProblem(place, problem) {
   const unsure = problem.status === 0 || problem.status >= 500;
   const meaning = unsure
-    ? "Until it is back, charges are refused rather than guessed. Numbers still on this page may be out of date."
+    ? "Until the service is back, it refuses charges and does not guess. The numbers on this page may be out of date."
     : "";
   fill(
     place,
     h(
       "div",
       { class: "notice bad", role: "alert" },
-      h("strong", {}, problem.message),
-      h("p", {}, problem.detail ?? ""),
+      h("strong", {}, sentence(problem.message)),
+      h("p", {}, sentence(problem.detail)),
       meaning ? h("p", {}, meaning) : null,
     ),
   );
 }
 
-/** Run `work`; a Problem is shown at `place`, success clears it. */
+/** Runs `work`. Shows a Problem at `place`; clears `place` on success. */
 export async function attempt(place, work) {
   try {
     await work();
@@ -67,7 +79,7 @@ export async function attempt(place, work) {
   }
 }
 
-/** Run `load` now and at every press of `button`; problems go to `place`. */
+/** Runs `load` now and each time `button` is pressed. Shows problems at `place`. */
 export function refreshing(button, place, load) {
   const run = async () => {
     button.disabled = true;

@@ -1,4 +1,4 @@
-// One budget as a bar with its numbers in words: colour never says anything alone.
+// One budget as a bar with its numbers as text. Colour never carries a meaning alone.
 
 import { chip, h } from "./dom.js";
 import { down, exact, percent, up, when } from "./numbers.js";
@@ -6,14 +6,14 @@ import { until } from "./times.js";
 import { budgetKind, scopeWords, windowWord } from "./words.js";
 
 const LOW_FROM = 0.8;
-const FULL_FROM = 0.999; // from there on it is shown as 100 %, and what is left takes no charge that anybody would make
+const FULL_FROM = 0.999; // shown as 100 %: the rest is too small for a useful charge
 
-/** Whether each of many scopes has this budget, so that nothing is spent of it as a whole. */
+/** Whether each of many scopes has this budget, so that the budget has no total. */
 export function forEach(budget) {
   return budget.used === null || budget.used === undefined;
 }
 
-/** Where a budget stands: its tone and the word for it. */
+/** The state of a budget: a tone for the colour, and a word. */
 export function standing(budget) {
   if (forEach(budget)) return { tone: "each", word: "One for each" };
   if (budget.spent === null) return { tone: "none", word: "No bound" };
@@ -22,14 +22,14 @@ export function standing(budget) {
   return { tone: "good", word: "Within budget" };
 }
 
-/** How full a budget is, 0 to 1, for sorting; what is counted elsewhere is not full here. */
+/** The used share of a budget, 0 to 1, for sorting; 0 if each scope has its own count. */
 export function fullness(budget) {
   return forEach(budget) ? 0 : budget.spent === null ? 1 : budget.used;
 }
 
 const clamped = (share) => Math.min(1, Math.max(0, share));
 
-/** [used for good, held] as shares of the limit. */
+/** [used for good, held], each as a share of the limit. */
 function shares(budget) {
   if (budget.spent === null) return [1, 0];
   const used = clamped(budget.used);
@@ -43,7 +43,7 @@ function part(kind, share) {
   return element;
 }
 
-/** The bar of a budget; what open holds may give back is its lighter part. */
+/** The bar of a budget. The lighter part is the amount that open holds may give back. */
 export function meter(budget, label) {
   const [used, held] = shares(budget);
   const words = budget.spent === null ? "no bound" : `${percent(used + held)} used`;
@@ -67,7 +67,7 @@ function figure(label, value, kind = "") {
   return h("div", { class: `figure ${kind}` }, h("dt", {}, label), h("dd", {}, value));
 }
 
-/** "daily, renews in 3 h", or null for a budget for life. */
+/** For example "daily, renews in 3 h"; null for a lifetime budget. */
 export function windowNote(budget) {
   if (!budget.window) return null;
   const words = windowWord(budget.window);
@@ -76,7 +76,7 @@ export function windowNote(budget) {
 }
 
 function note(budget) {
-  if (!forEach(budget) && budget.spent === null) return "A charge has no bound in this budget's quantity, so nothing more is admitted.";
+  if (!forEach(budget) && budget.spent === null) return "A charge has no bound in this budget's quantity, so no further charge is accepted.";
   return budget.covers && budget.covers !== "all entries" ? `Covers ${budget.covers}.` : null;
 }
 
@@ -92,7 +92,7 @@ function figures(budget, symbol) {
   ];
 }
 
-/** Why an ε at a dataset's weights is above the limit of budgets that are kept; null where none is. */
+/** Explains a reading that is above the limit of budgets which are not exceeded; null if there is none. */
 export function aboveLimits(epsilon, delta, budgets) {
   const kept = budgets.filter((each) => ["pure", "approximate"].includes(each.kind) && each.spent !== null && each.spent !== undefined && each.spent <= each.limit && each.limit < epsilon);
   if (!kept.length) return null;
@@ -100,10 +100,10 @@ export function aboveLimits(epsilon, delta, budgets) {
     const at = each.kind === "approximate" && Number(each.delta) !== delta ? ` at δ = ${exact(Number(each.delta))}` : "";
     return `${each.name ?? each.budget} (ε ${up(each.spent)} of ${exact(each.limit)}${at})`;
   });
-  return `This is above the limit of ${named.join(" and ")}, which is kept. Both numbers are true: a budget counts with weights that were fixed for its own limit, this reading with those of the dataset.`;
+  return `This is above the limit of ${named.join(" and ")}, but the limit is kept. Both numbers are true: the budget counts with weights chosen for its own limit, and this reading with the weights of the dataset.`;
 }
 
-/** A row for one BUDGET_STATE document; `partitioned`: a dataset's budget holds for each of its partitions. */
+/** A row for one BUDGET_STATE document. `partitioned`: a budget of the dataset applies to each partition. */
 export function budgetRow(budget, { detailed = false, partitioned = false } = {}) {
   const { tone, word } = standing(budget);
   const { symbol, text } = budgetKind(budget);
@@ -130,7 +130,7 @@ export function budgetRow(budget, { detailed = false, partitioned = false } = {}
   );
 }
 
-/** What one scope has left of a budget, as a row: `left` is a LEFT document, `budgets` the dataset's by name. */
+/** A row for one scope's budget. `left` is a LEFT document; `budgets` has the dataset's budgets by name. */
 export function leftRow(left, budgets) {
   return budgetRow({ ...budgets.get(left.budget), held: null, ...left, scope: "dataset", name: left.budget });
 }

@@ -1,4 +1,4 @@
-// One dataset: reads everything at once, then each part draws itself.
+// The page of one dataset: reads everything at once, then draws each part.
 
 import { get, Problem, refreshing } from "./api.js";
 import { budgetRow } from "./budgets.js";
@@ -26,7 +26,7 @@ function facts(dataset) {
     fact("Neighbours", adjacency(dataset.adjacency)),
     fact("δ", exact(dataset.delta)),
     dataset.composition === "sequential" ? null : fact("Composes", composition(dataset)),
-    dataset.composition === "by_unit" ? fact("Entries", `${count(dataset.sequence)}, and those of the shards, which have the charges`) : fact("Entries", count(dataset.sequence)),
+    dataset.composition === "by_unit" ? fact("Entries", `${count(dataset.sequence)}, and the charges in the shards`) : fact("Entries", count(dataset.sequence)),
     fact("Opened", h("time", { datetime: dataset.created, title: dataset.created }, when(dataset.created).slice(0, 10))),
     dataset.closed ? chip("Closed", "none", "Nothing more can be charged") : null,
     dataset.odometer_only ? chip("Odometer only") : null,
@@ -36,14 +36,14 @@ function facts(dataset) {
 function budgets(dataset, states) {
   const partitioned = dataset.composition === "by_partition";
   if (states.length) return [states.map((budget) => budgetRow(budget, { detailed: true, partitioned })), eachNote(dataset)];
-  return h("p", { class: "muted" }, "No budget: this dataset counts what is spent and refuses nothing.");
+  return h("p", { class: "muted" }, "No budget: this dataset counts the loss and refuses nothing.");
 }
 
 const ledger = startLedger(root);
 startDelta(root);
 startUnits(root);
 
-/** Show the parts of the page that this dataset has numbers for. */
+/** Shows the parts of the page for which this dataset has numbers. */
 function arrange({ readable, byUnit }) {
   for (const part of document.querySelectorAll("[data-part]")) {
     const kinds = part.dataset.part.split(" ");
@@ -52,10 +52,10 @@ function arrange({ readable, byUnit }) {
   byId("content").hidden = false; // before drawing: a chart needs its width
 }
 
-/** What a dataset that cannot be read still shows: why, and its entries. */
+/** Shows the reason why a dataset cannot be read, and its entries. */
 async function showTrouble(problem) {
   arrange({ readable: false, byUnit: false });
-  fill(byId("facts"), chip("Nothing is charged on it", "bad"));
+  fill(byId("facts"), chip("No charges accepted", "bad"));
   fill(byId("trouble"), explained(name, problem));
   await ledger.newest(Promise.resolve(new Map()));
 }
@@ -69,7 +69,7 @@ async function showUnitsOnly(dataset) {
   return showUnitsHolds();
 }
 
-/** The open holds of all units. Why not, where a frozen shard keeps some of them. */
+/** Shows the open holds of all units, or the reason why not: a shard with some of them is frozen. */
 async function showUnitsHolds() {
   try {
     showHolds(await get(`${root}/holds`), new Map());

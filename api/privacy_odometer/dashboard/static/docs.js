@@ -1,4 +1,4 @@
-// Swagger UI over this service's own schema; no validator badge, which would call another host.
+// Swagger UI for this service's schema, without the validator badge, which would call another host.
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const dress = () => document.documentElement.classList.toggle("dark-mode", dark.matches); // Swagger UI's own name for it

@@ -1,6 +1,6 @@
-// Elements from values. Text only ever becomes a text node, so nothing a caller typed can become markup.
+// Makes elements. Text always becomes a text node, so text from a caller can never become markup.
 
-/** Make an element: attributes by name (`on*` are listeners, `false` and `null` are left out), then children. */
+/** Makes an element with attributes (`on*` are listeners; `false` and `null` are left out) and children. */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -12,7 +12,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** The element with this id, which the template promises. */
+/** The element of the template with this id. */
 export function byId(id) {
   return document.getElementById(id);
 }

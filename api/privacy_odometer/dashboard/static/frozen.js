@@ -1,23 +1,24 @@
-// A dataset whose ledger cannot be trusted, in words: what happened, what it means, what a person can do.
+// Explains a dataset whose ledger cannot be trusted: what happened, what it means, what to do.
 
+import { sentence } from "./api.js";
 import { h } from "./dom.js";
 
 const FROZEN = "/problems/ledger-rolled-back";
 const UNTRUSTED = [FROZEN, "/problems/ledger-corrupt"];
 
-/** Whether a problem is about the ledger itself, and stays until a person has decided. */
+/** Whether a problem is about the ledger itself, and lasts until a person decides. */
 export function needsAPerson(problem) {
   return UNTRUSTED.includes(problem.type);
 }
 
-/** The word for such a dataset, for its chip and for summaries. */
+/** The word for such a dataset in its chip and in summaries. */
 export function word(problem) {
   return problem.type === FROZEN ? "Frozen" : "Damaged";
 }
 
 const code = (text) => h("code", {}, text);
 
-/** The service's words, with what stands between backticks as code. */
+/** The service's text; the parts between backticks become code. */
 function prose(text) {
   return text.split("`").map((part, i) => (i % 2 ? code(part) : part));
 }
@@ -25,43 +26,43 @@ function prose(text) {
 function steps(name, problem) {
   if (problem.type !== FROZEN) {
     return [
-      h("li", {}, "Run ", code("odometer verify"), ": it counts every entry again and says where the ledger contradicts itself."),
-      h("li", {}, "Keep a copy of the store as it is before anything is repaired or restored."),
+      h("li", {}, "Run ", code("odometer verify"), ". It recounts every entry and names the place where the ledger contradicts itself."),
+      h("li", {}, "Copy the store as it is before you repair or restore anything."),
     ];
   }
   return [
-    h("li", {}, "Find out what changed the store: a backup that was restored, a file that was replaced, a replica that took over too early."),
-    h("li", {}, "If the lost entries still exist somewhere: stop the service, put that store back, start it again."),
+    h("li", {}, "Find out what changed the store: a restored backup, a replaced file, or a replica that took over too early."),
+    h("li", {}, "If the lost entries still exist somewhere, stop the service, put that store back and start the service again."),
     h(
       "li",
       {},
-      "If they are lost: an admin goes on without them, with ",
+      "If they are lost, an admin can accept the loss with ",
       code(`odometer unfreeze ${name} --reason "…"`),
-      "; the ledger keeps the reason. Then charge again by hand whatever was released under the lost entries.",
+      ". The ledger keeps the reason. Then charge by hand everything that was released under the lost entries.",
     ),
   ];
 }
 
-/** All of it: `problem` has type, title (or message) and detail. */
+/** The whole explanation. `problem` has `type`, `title` (or `message`) and `detail`. */
 export function explained(name, problem, { heading = "h2" } = {}) {
   const title = problem.type === FROZEN ? "This dataset is frozen" : "This dataset's ledger is damaged";
   return h(
     "div",
     { class: "notice bad frozen" },
     h(heading, { class: "frozen-title" }, title),
-    h("p", {}, h("strong", {}, "What happened. "), `${problem.title ?? problem.message}: `, prose(problem.detail), "."),
+    h("p", {}, h("strong", {}, "What happened. "), prose(sentence(problem.title ?? problem.message)), " ", prose(sentence(problem.detail))),
     h(
       "p",
       {},
       h("strong", {}, "Meanwhile. "),
-      "Every charge is refused, and no reading is shown: what is missing may have been spent, so any number would be too low.",
+      "Every charge is refused and no reading is shown: the missing entries may have spent privacy, so any number could be too low.",
     ),
     h("p", {}, h("strong", {}, "What to do.")),
     h("ol", {}, steps(name, problem)),
   );
 }
 
-/** Of a dataset by unit: some shards of its odometers are frozen, the rest goes on. */
+/** Names the frozen shards of a dataset by unit; null if there are none. The other shards work. */
 export function frozenShards(dataset) {
   const numbers = dataset.frozen_shards ?? [];
   if (!numbers.length) return null;
@@ -73,20 +74,20 @@ export function frozenShards(dataset) {
     h(
       "p",
       {},
-      `The ledger of ${numbers.length} of ${dataset.shards} shards went back in time. Charges on the units kept there are refused and their odometers are not shown; all other units go on. `,
-      "What to do is the same as for a frozen dataset: put the lost entries back, or an admin goes on without them with ",
+      `The ledger history of ${numbers.length} of ${dataset.shards} shards was rolled back. Charges on the units in these shards are refused, and their odometers are not shown. All other units work as before. `,
+      "As for a frozen dataset, put the lost entries back, or let an admin accept the loss with ",
       code(`odometer unfreeze ${dataset.name} --reason "…"`),
       ".",
     ),
   );
 }
 
-/** Of a dataset by unit: why its open holds are not listed. */
+/** Explains why the open holds of a dataset by unit are not listed. */
 export function noHolds(problem) {
   return h(
     "div",
     { class: "notice bad", role: "alert" },
     h("strong", {}, "The open holds are not shown"),
-    h("p", {}, "A shard that keeps some of them cannot be trusted, and a list of the others would be too short. ", prose(problem.detail), "."),
+    h("p", {}, "A shard with some of them cannot be trusted, and a list of the others would be too short. ", prose(sentence(problem.detail))),
   );
 }

@@ -1,4 +1,4 @@
-// The odometer over time: a step line by plotly, coloured by the stylesheet, and the same as a table.
+// The odometer over time, as a step line (plotly, in the stylesheet's colours) and as a table.
 
 import { byId, fill, h, table } from "./dom.js";
 import { count, percent, up, when } from "./numbers.js";
@@ -9,7 +9,7 @@ let shown = null;
 const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Plotly knows no zones: hand it UTC, as everywhere else on the page. */
+/** Plotly has no time zones, so it gets UTC, as the rest of the page does. */
 function utc(iso) {
   return new Date(iso).toISOString().slice(0, 23).replace("T", " ");
 }
@@ -72,7 +72,7 @@ function asTable(points) {
 
 let library = null;
 
-/** plotly, fetched once and only when there is a line to draw: it is large, and the numbers do not wait. */
+/** Plotly, loaded once and only if there is a line to draw. It is large, and the numbers do not wait for it. */
 function plotly() {
   library ??= new Promise((resolve, reject) => {
     const source = byId("history").dataset.library;
@@ -92,25 +92,25 @@ async function draw() {
 }
 
 function redraw() {
-  draw().catch(() => fill(byId("chart"), h("p", { class: "muted" }, "The chart could not be loaded. The table below has its points.")));
+  draw().catch(() => fill(byId("chart"), h("p", { class: "muted" }, "The chart could not be loaded. The table below has the same points.")));
 }
 
-/** Which budgets have no line, and why: what starts anew has no one number over time, nor has one for each of many. */
+/** Names the budgets without a line: those with a window, and those with a count for each scope. */
 function undrawn(points, budgets) {
   const drawn = new Set(points.flatMap((p) => Object.keys(p.used ?? {})));
   const names = budgets.map((each) => each.name).filter((name) => !drawn.has(name));
   if (!names.length) return null;
-  return h("p", { class: "small muted undrawn" }, `Not drawn: ${names.join(", ")}. Only budgets of the whole dataset for life have a line; where the others stand is above.`);
+  return h("p", { class: "small muted undrawn" }, `Not drawn: ${names.join(", ")}. Only lifetime budgets of the whole dataset have a line. The panel Budgets above shows the others.`);
 }
 
-/** Show a HISTORY document: the table at once, the line as soon as the library is there. */
+/** Shows a HISTORY document: the table at once, and the line when the library is loaded. */
 export function showHistory({ points }, states) {
   shown = points;
   const budgets = points.some((p) => Object.keys(p.used ?? {}).length > 0);
   document.querySelector("input[name=what][value=used]").disabled = !budgets;
   if (points.length < 2) {
     const nothing = points[0]?.if_stopped_now === 0;
-    const why = nothing ? "Nothing has been charged yet: the line starts with the first charge." : "There are too many entries to draw this line truly. The reading above is the present one.";
+    const why = nothing ? "Nothing has been charged yet: the line starts with the first charge." : "There are too many entries to draw an exact line. The reading above is current.";
     fill(byId("history"), h("p", { class: "muted" }, why));
     return;
   }

@@ -1,4 +1,4 @@
-// Open holds: who holds what, and until when it may still be given back.
+// Open holds: the holder, the charges, and the time until which the hold can be settled.
 
 import { byId, fill, h, table } from "./dom.js";
 import { up, when } from "./numbers.js";
@@ -37,7 +37,7 @@ function what(hold) {
 }
 
 function row(hold, names) {
-  const left = h("div", { class: "small muted" }, `${until(hold.expires)}, then spent for good`);
+  const left = h("div", { class: "small muted" }, `${until(hold.expires)}, then all of it stays spent`);
   return [
     h("span", { class: "mono" }, hold.id),
     who(hold, names),
@@ -47,13 +47,13 @@ function row(hold, names) {
   ];
 }
 
-/** The panel; hidden when nothing is held. */
+/** Shows the panel, or hides it if there are no open holds. */
 export function showHolds({ items }, names) {
   byId("holds-panel").hidden = items.length === 0;
   const rest = items.length - SHOWN;
   fill(
     byId("holds"),
     table(COLUMNS, items.slice(0, SHOWN).map((hold) => row(hold, names)), "Open holds, oldest first"),
-    rest > 0 ? h("p", { class: "small muted" }, `and ${rest} more, newer ones`) : null,
+    rest > 0 ? h("p", { class: "small muted" }, `and ${rest} newer holds`) : null,
   );
 }

@@ -1,4 +1,4 @@
-// The ledger, newest first, a page at a time.
+// The ledger in pages, newest entry first.
 
 import { attempt, get } from "./api.js";
 import { byId, chip, fill, h, table } from "./dom.js";
@@ -18,20 +18,20 @@ const WORD = {
   synced: "Budgets copied",
   derived: "Derived",
   session_closed: "Session closed",
-  carried: "Open ones counted",
+  carried: "Open items carried",
   closed: "Closed",
   frozen: "Frozen",
   unfrozen: "Unfrozen",
 };
 const TONE = { charged: "", held: "low", settled: "", frozen: "bad", unfrozen: "low" };
 
-/** The first few of a list, and how many more. */
+/** The first few names of a list, and the number of the others. */
 function some(names, what) {
   const rest = names.length - SHOWN_NAMES;
   return `${what} ${names.slice(0, SHOWN_NAMES).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
 }
 
-/** Whom a charge is about and who asked, beside the principal. */
+/** The partitions, units, group and team of a charge, and the caller if it is not the principal. */
 function about({ command = {}, team, by }, names) {
   const { partitions, units, group } = command;
   const parts = [
@@ -44,13 +44,13 @@ function about({ command = {}, team, by }, names) {
   return parts.length ? h("div", { class: "small muted" }, parts.join(" · ")) : null;
 }
 
-/** An answer of a session: of a sparse vector's runs, or of votes, where each query is a run of its own. */
+/** One answer of a session: in a run of a sparse vector, or a query on votes (each query is a run). */
 function answer({ above, run }, items) {
   if (items.every((item) => item.mechanism.kind === "above_threshold")) return `above in run ${count(run)}`;
   return `query ${count(run)} ${above ? "answered" : "without consensus, not answered"}`;
 }
 
-/** What a charge did of a session. */
+/** The session that a charge opens, or the answer that it pays for; null without a session. */
 function step({ session, charges: items }) {
   if (!session) return null;
   const { open, id, last } = session;
@@ -76,32 +76,32 @@ function settled(entry, names) {
   const used = entry.used.map((number, i) => `${count(number)} of ${count(items[i]?.count ?? "?")} used`);
   const nothing = entry.used.every((number) => number === 0);
   return [
-    h("div", {}, `Hold ${entry.hold}: ${nothing ? "nothing was used, all of it comes back" : used.join(", ")}`),
+    h("div", {}, `Hold ${entry.hold}: ${nothing ? "nothing was used, and all of it comes back" : used.join(", ")}`),
     about(entry.held ?? {}, names),
   ];
 }
 
 const HAPPENED = {
   charged,
-  held: (entry, names) => [charged(entry, names), h("div", { class: "small muted" }, `spent at once; may be settled for less until ${when(entry.expires)} UTC`)],
+  held: (entry, names) => [charged(entry, names), h("div", { class: "small muted" }, `spent now; may be settled for less until ${when(entry.expires)} UTC`)],
   settled,
   budget_set: (entry) => limit(entry.entry.budget),
   opened: (entry) => {
     const budgets = Object.values(entry.budgets ?? {}).map((each) => h("div", {}, limit(each.budget)));
-    return budgets.length ? budgets : "Without a budget: counts and refuses nothing";
+    return budgets.length ? budgets : "No budget: counts the loss and refuses nothing";
   },
   partitions_added: (entry) => some(entry.partitions, "New:"),
-  synced: (entry) => (entry.closed ? "The dataset was closed" : "The dataset's budgets, as they are from here on"),
-  session_closed: (entry) => `Session ${entry.session}: ${count(entry.above)} above its threshold; what was paid stays paid`,
-  carried: (entry) => `Budgets by window count what is open from here on: ${count(Object.keys(entry.holds).length)} holds, ${count(Object.keys(entry.sessions).length)} sessions`,
+  synced: (entry) => (entry.closed ? "The dataset was closed" : "The budgets of the dataset that apply from here on"),
+  session_closed: (entry) => `Session ${entry.session}: ${count(entry.above)} above its threshold; its charges stay`,
+  carried: (entry) => `From here on, budgets with a window count the open items: ${count(Object.keys(entry.holds).length)} holds, ${count(Object.keys(entry.sessions).length)} sessions`,
   derived: (entry, names) => [
     h("div", {}, `“${entry.command.description}”`),
-    h("div", { class: "small muted" }, `made of entry ${count(entry.command.parent)}; costs nothing`),
+    h("div", { class: "small muted" }, `made from entry ${count(entry.command.parent)}; no charge`),
     about({ by: entry.by }, names),
   ],
-  closed: () => "Nothing more can be charged",
-  frozen: (entry) => `The ledger went back in time: entry ${count(entry.seen[0])} was there and is gone or differs. Nothing is charged from here on`,
-  unfrozen: (entry) => `A person decided to go on without what was lost, up to entry ${count(entry.seen[0])}: “${entry.reason}”`,
+  closed: () => "No further charges",
+  frozen: (entry) => `The ledger history was rolled back: entry ${count(entry.seen[0])} is missing or differs. No charges are accepted from here on`,
+  unfrozen: (entry) => `A person accepted the loss of entries, up to entry ${count(entry.seen[0])}: “${entry.reason}”`,
 };
 
 function happened(entry, names) {
@@ -115,7 +115,7 @@ function limit(budget) {
   return parts.filter(Boolean).join(", ");
 }
 
-/** A button with the short hash; pressed, the whole entry follows in a row of its own. */
+/** A button with the short hash. It shows or hides the whole entry in a row below. */
 function raw(document) {
   const toggle = (event) => {
     const button = event.currentTarget;
@@ -153,7 +153,7 @@ const COLUMNS = [
   ["Entry hash", "hash"],
 ];
 
-/** Wire the pager; returns { newest(names) } which shows the newest page. */
+/** Connects the pager. Returns { newest(names) }, which shows the newest page. */
 export function startLedger(root) {
   let cursors = [null]; // of the pages from the newest to the one shown
   let next = null;

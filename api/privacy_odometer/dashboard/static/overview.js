@@ -1,4 +1,4 @@
-// The overview: every dataset with its budgets, the fullest first among those loaded.
+// The overview: every dataset with its budgets. Among the loaded ones, the fullest comes first.
 
 import { attempt, get, Problem, refreshing } from "./api.js";
 import { budgetRow, fullness, standing } from "./budgets.js";
@@ -11,7 +11,7 @@ const PAGE = 100;
 const FILTER_FROM = 5;
 const state = { datasets: [], next: null };
 
-/** What a person has to look at comes first, then the fullest budget. */
+/** For sorting: problems that need a person come first, then the fullest budget. */
 function urgency(dataset) {
   if (dataset.problem) return 3;
   if (dataset.frozen_shards?.length) return 2;
@@ -20,7 +20,7 @@ function urgency(dataset) {
 
 const address = (dataset) => `/datasets/${encodeURIComponent(dataset.name)}`;
 
-/** A dataset that cannot be read: why, and what to do. */
+/** The card of a dataset that cannot be read: the reason, and what to do. */
 function problemCard({ name, problem }) {
   return h(
     "article",
@@ -40,10 +40,10 @@ function card(dataset) {
   const url = address(dataset);
   const partitioned = dataset.composition === "by_partition";
   const budgets = dataset.odometer_only
-    ? [h("p", { class: "muted small" }, "Counts what is spent and refuses nothing: this dataset was opened without a budget.")]
+    ? [h("p", { class: "muted small" }, "This dataset has no budget: it counts the loss and refuses nothing.")]
     : dataset.budgets.map((budget) => budgetRow(budget, { partitioned }));
   const own = `${count(dataset.sequence)} ${dataset.sequence === 1 ? "entry" : "entries"}`;
-  const entries = dataset.composition === "by_unit" ? `${own}, charges are in its shards` : own;
+  const entries = dataset.composition === "by_unit" ? `${own}, and the charges in its shards` : own;
   return h(
     "article",
     { class: "panel card" },
@@ -56,10 +56,10 @@ function card(dataset) {
       h(
         "div",
         { class: "chips" },
-        dataset.closed ? chip("Closed", "none", "Nothing more can be charged") : null,
+        dataset.closed ? chip("Closed", "none", "No further charges") : null,
         dataset.odometer_only ? chip("Odometer only") : null,
-        partitioned ? chip("By partition", "", "Disjoint parts: each has an odometer of its own") : null,
-        dataset.composition === "by_unit" ? chip("By unit", "", "Each unit has an odometer of its own") : null,
+        partitioned ? chip("By partition", "", "The partitions are disjoint, and each has its own odometer") : null,
+        dataset.composition === "by_unit" ? chip("By unit", "", "Each unit has its own odometer") : null,
         dataset.open_holds ? chip(`${count(dataset.open_holds)} held`, "low", "Open holds: spent now, and may be settled for less") : null,
       ),
     ),
@@ -74,7 +74,7 @@ function empty() {
     "div",
     { class: "panel message" },
     h("h2", {}, "No datasets yet"),
-    h("p", {}, "A dataset is what is protected. Open one with its budget, then charge every release to it:"),
+    h("p", {}, "A dataset is the data to protect. Create one with its budget, then charge every release to it:"),
     h("pre", {}, h("code", {}, example)),
     h("p", { class: "small muted" }, "", h("code", {}, "odometer dataset create --help"), " lists every kind of budget; the ", h("a", { href: "/docs" }, "API"), " does the same over HTTP."),
   );
@@ -103,12 +103,12 @@ function show() {
   byId("summary").textContent = summary();
   byId("filter").closest("label").hidden = state.datasets.length < FILTER_FROM;
   byId("more").hidden = state.next === null;
-  const nothing = state.datasets.length ? h("p", { class: "muted" }, "No dataset's name contains that.") : empty();
+  const nothing = state.datasets.length ? h("p", { class: "muted" }, "No dataset has this text in its name.") : empty();
   fill(byId("datasets"), shown.length ? shown.map(card) : nothing);
   byId("datasets").setAttribute("aria-busy", "false");
 }
 
-/** What of each budget is held: the list does not say it, so the few datasets with open holds are asked. */
+/** Adds the held amounts to the budgets. The list has none, so each dataset with open holds is read. */
 async function showHeld(datasets) {
   const waiting = datasets.filter((each) => each.open_holds && !each.problem);
   const ask = async () => {
@@ -116,7 +116,7 @@ async function showHeld(datasets) {
       try {
         dataset.budgets = (await get(`/v1/datasets/${encodeURIComponent(dataset.name)}/odometer`)).budgets;
       } catch (error) {
-        if (!(error instanceof Problem)) throw error; // its bars stay whole, and its own page says what is wrong
+        if (!(error instanceof Problem)) throw error; // its bars show no held part, and its own page shows the problem
       }
     }
   };

@@ -1,4 +1,4 @@
-// The odometer's readings: the big one, and the table that says of each number when it holds.
+// The odometer's readings: the main one, and the table that says when each number holds.
 
 import { get, Problem } from "./api.js";
 import { aboveLimits } from "./budgets.js";
@@ -6,7 +6,7 @@ import { byId, chip, fill, h, table } from "./dom.js";
 import { exact, up, upOnWheels } from "./numbers.js";
 import { lossWords, reading, symbol } from "./words.js";
 
-/** Digits on wheels; the wheels are decoration, the label says the number. */
+/** The digits on wheels. The wheels are decoration: the label for screen readers has the number. */
 function wheels(text) {
   if (!/^[0-9.]+$/.test(text)) return h("div", { class: "wheels plain" }, h("span", {}, text));
   const cells = [];
@@ -21,18 +21,18 @@ function wheels(text) {
 }
 
 const WORST =
-  "Of the worst partition: a unit is in one partition for good, so nobody has lost more. The table of partitions has each of them.";
+  "This is the reading of the worst partition. A unit always stays in one partition, so nobody has lost more. The table of partitions has one row for each.";
 
-/** Of a dataset by unit there is no reading as a whole. */
+/** Explains that a dataset by unit has no reading as a whole. */
 export function showNoHero() {
   fill(
     byId("reading"),
-    h("p", {}, "There is no number for the dataset as a whole: each unit's own data is randomised by itself, and each unit has an odometer of its own."),
-    h("p", { class: "small muted" }, "Look one up below. Units are not listed."),
+    h("p", {}, "There is no number for the dataset as a whole: each unit's data is randomised separately, and each unit has its own odometer."),
+    h("p", { class: "small muted" }, "Look up a unit below. Units are not listed."),
   );
 }
 
-/** The reading that always holds, large, with its validity beside it. */
+/** Shows the reading that always holds, in large digits, with the conditions under which it holds. */
 export function showHero(odometer, { partitioned = false } = {}) {
   const now = odometer.readings.find((each) => each.name === "if_stopped_now");
   if (!now) return fill(byId("reading"), h("p", { class: "muted" }, "The service sent no reading."));
@@ -49,17 +49,17 @@ export function showHero(odometer, { partitioned = false } = {}) {
   );
 }
 
-/** Why the reading may stand above a limit: said wherever it does. */
+/** Explains a reading that is above a budget's limit; null if it is not. */
 function above(now, { delta, budgets }) {
   const whole = (budgets ?? []).filter((each) => !each.window && (each.scope ?? "dataset") === "dataset");
   const why = now.value === null ? null : aboveLimits(now.value, now.delta ?? delta, whole);
   return why === null ? null : h("p", { class: "small above-note" }, why);
 }
 
-/** What is spent but may come back, apart from what is spent for good. */
+/** The part of the loss that open holds may give back. */
 function held(loss) {
   const words = loss ? lossWords(loss, up) : "nothing";
-  return words === "nothing" ? null : h("p", { class: "small held-note" }, h("strong", {}, "Held: "), `${words}. It is part of this reading, and comes back as far as it is not used.`);
+  return words === "nothing" ? null : h("p", { class: "small held-note" }, h("strong", {}, "Held: "), `${words}. This reading includes it. The unused part comes back when the holds are settled.`);
 }
 
 function row(each) {
@@ -85,28 +85,28 @@ const COLUMNS = [
   ["Holds", "wide"],
 ];
 
-/** Every reading with its validity; what holds without conditions first. */
+/** Shows every reading with its conditions. Readings without conditions come first. */
 export function showReadings(odometer) {
   const rows = [...odometer.readings].sort((a, b) => reading(a).place - reading(b).place).map(row);
   fill(byId("readings"), table(COLUMNS, rows, "Readings of the odometer"));
   if (document.activeElement !== byId("delta")) byId("delta").value = odometer.delta.toExponential();
 }
 
-/** Let the reader ask at another δ. */
+/** Connects the form for readings at another δ. */
 export function startDelta(root) {
   byId("delta-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const error = byId("delta-error");
     const delta = Number(byId("delta").value);
     error.hidden = delta > 0 && delta < 1;
-    error.textContent = error.hidden ? "" : "δ is a number between 0 and 1, for example 1e-6.";
+    error.textContent = error.hidden ? "" : "δ must be a number between 0 and 1, for example 1e-6.";
     if (!error.hidden) return;
     try {
       showReadings(await get(`${root}/odometer?delta=${encodeURIComponent(delta)}`));
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       error.hidden = false;
-      error.textContent = `${problem.message}. ${problem.detail}`;
+      error.textContent = problem.text();
     }
   });
 }

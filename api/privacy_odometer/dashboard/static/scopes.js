@@ -1,4 +1,4 @@
-// A table of all scopes of a kind (principals, teams, groups, partitions): what each lost, its tightest budget.
+// A table of all scopes of a kind (principals, teams, groups, partitions) with the loss and the tightest budget of each.
 
 import { attempt, get } from "./api.js";
 import { forEach, meter, windowNote } from "./budgets.js";
@@ -38,7 +38,7 @@ function row(item, names, budgets) {
   ];
 }
 
-/** Which kinds to list: of each that a budget is for one by one, and partitions always. */
+/** The kinds of scope to list: those with a budget for each scope, and partitions if there are any. */
 export function kindsOf(dataset) {
   if (dataset.composition === "by_unit") return [];
   const kinds = dataset.budgets.filter((each) => /\/\*$/.test(each.scope)).map((each) => each.scope.split("/")[0]);
@@ -50,18 +50,18 @@ function intro(kind, dataset) {
   const names = dataset.budgets
     .filter((each) => each.scope === `${kind}/*` || (kind === "partition" && each.scope === "dataset"))
     .map((each) => each.name);
-  const have = names.length ? `Each ${kind} has ${names.length === 1 ? "the budget" : "the budgets"} ${names.join(", ")} to itself.` : "";
+  const have = names.length ? `Each ${kind} has ${names.length === 1 ? "the budget" : "the budgets"} ${names.join(", ")} of its own.` : "";
   const what = {
-    partition: "A unit is in one partition for good. Charges on all partitions are part of every one.",
-    principal: "What a principal lost is what it can have learned of anybody.",
-    team: "What a team lost is what its keys charged.",
-    group: "Runs that were charged together.",
+    partition: "A unit always stays in one partition. Charges on all partitions count in each of them.",
+    principal: "The number bounds what the principal can have learned about anybody.",
+    team: "The number counts the charges of the team's keys.",
+    group: "A group is a set of runs that were charged together.",
   }[kind];
-  const numbers = names.length ? "A budget counts with weights of its own, so that its share of a limit is not this ε over that limit: both hold." : "";
+  const numbers = names.length ? "A budget counts with its own weights, so its used share is not this ε divided by the limit. Both numbers hold." : "";
   return `${have} ${what} ${numbers}`.trim();
 }
 
-/** One panel; pages are turned by name. */
+/** One panel with pages in the order of the names. */
 class Panel {
   constructor(root, kind) {
     this.root = root;
@@ -113,7 +113,7 @@ class Panel {
 
 const panels = new Map();
 
-/** Every table that this dataset calls for. */
+/** Shows the tables for this dataset. */
 export async function showScopes(root, dataset, names) {
   const kinds = kindsOf(dataset);
   for (const kind of kinds) if (!panels.has(kind)) panels.set(kind, new Panel(root, kind));
@@ -123,11 +123,11 @@ export async function showScopes(root, dataset, names) {
   fill(byId("scopes"), shown.map((panel) => panel.element));
 }
 
-/** Said below the budgets when some of them are counted one by one. */
+/** The note below the budgets if some of them are counted for each scope; else null. */
 export function eachNote(dataset) {
   const some = dataset.budgets.filter(forEach);
   if (!some.length) return null;
-  const where = dataset.composition === "by_unit" ? "look one up below" : "the tables below have them one by one";
+  const where = dataset.composition === "by_unit" ? "look up a unit below" : "the tables below have one row for each";
   const whose = [...new Set(some.map((each) => scopeWords(each.scope) ?? "each partition"))].join(", ");
-  return h("p", { class: "small muted" }, `A budget for ${whose} has no number as a whole: ${where}.`);
+  return h("p", { class: "small muted" }, `A budget for ${whose} has no total: ${where}.`);
 }

@@ -1,4 +1,4 @@
-// Shares of a budget that are kept for teams: a bar of segments, and the same as a table.
+// Shares of a budget that are reserved for teams, as a bar of segments and as a table.
 
 import { get } from "./api.js";
 import { byId, fill, h, table } from "./dom.js";
@@ -31,8 +31,8 @@ function oneBudget(budget, lost) {
   const free = Math.max(0, 1 - entries.reduce((sum, [, share]) => sum + share, 0));
   const { symbol, text } = budgetKind(budget);
   const addsUp = BUDGET_KINDS[budget.kind]?.adds_up;
-  const of = (share) => (addsUp === "square" ? Math.sqrt(share) : share); // for gdp, μ² adds up and μ does not
-  // Of an (ε, δ) budget a share has no amount in ε: half of an order's room is more than half of ε.
+  const of = (share) => (addsUp === "square" ? Math.sqrt(share) : share); // gdp adds up μ², not μ
+  // A share of an (ε, δ) budget has no amount in ε: half of the Rényi loss at one order is more than half of ε.
   const part = (share) => (addsUp === "elsewhere" ? "–" : `${symbol} ${down(of(share) * budget.limit)}`);
   const rows = entries.map(([team, share]) => [h("span", { class: "mono" }, team), percent(share), part(share), lost.has(team) ? up(lost.get(team)) : "–"]);
   rows.push([h("span", { class: "muted" }, "everybody"), percent(free), part(free), ""]);
@@ -45,7 +45,7 @@ function oneBudget(budget, lost) {
   );
 }
 
-/** The panel; hidden when no budget keeps shares. */
+/** Shows the panel, or hides it if no budget reserves shares. */
 export async function showShares(root, dataset) {
   const budgets = dataset.budgets.filter((each) => each.reserved);
   byId("shares-panel").hidden = budgets.length === 0;
@@ -53,7 +53,7 @@ export async function showShares(root, dataset) {
   const teams = await get(`${root}/scopes?kind=team&limit=1000`);
   const lost = new Map(teams.items.map((item) => [item.scope.slice("team/".length), item.if_stopped_now]));
   const note =
-    "A team's share is its own: charges of others are refused before they reach into it. Shares are cut at one coordinate of the budget; " +
-    "of an (ε, δ) budget at one Rényi order, so that a share of it is no such part of ε.";
+    "Only the team may spend its share: a charge of anyone else that would need it is refused. A share is a part of the quantity that the budget adds up. " +
+    "An (ε, δ) budget adds up Rényi loss at one order, so half of such a budget does not mean half of ε.";
   fill(byId("shares"), budgets.map((each) => oneBudget(each, lost)), h("p", { class: "small muted" }, note));
 }

@@ -1,4 +1,4 @@
-// Who and what spent it: one row each, with a bar relative to the largest.
+// The spend by principal and by mechanism: a row for each, with a bar relative to the largest.
 
 import { byId, fill, h } from "./dom.js";
 import { up } from "./numbers.js";
@@ -34,7 +34,7 @@ function panel(id, rows, label, holds) {
   fill(byId(id), h("ul", { class: "shares" }, bars(sorted, label)), holds ? h("p", { class: "small muted" }, holds) : null);
 }
 
-/** The two spend panels from a SPEND document; `listed`: a table has every principal, with another number for each. */
+/** Shows both spend panels of a SPEND document. `listed`: another table already lists the principals. */
 export function showSpend(spend, { listed = false } = {}) {
   byId("principals").closest(".panel").hidden = listed;
   const principal = (row) =>

@@ -1,10 +1,10 @@
-// How long until a moment, by this browser's clock: for show alone, the service decides by its ledger's time.
+// The time until a moment by this browser's clock. It is only for display: the service uses the ledger's time.
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** "in 3 h", rounded up; "now" once it has passed. */
+/** For example "in 3 h", rounded up; "now" if the moment has passed. */
 export function until(iso, now = Date.now()) {
   const seconds = (new Date(iso).getTime() - now) / 1000;
   if (Number.isNaN(seconds)) return `at ${iso}`;

@@ -1,4 +1,4 @@
-// Of a dataset that composes by unit: look up the odometer of one unit.
+// Looks up the odometer of one unit, in a dataset that composes by unit.
 
 import { get, Problem } from "./api.js";
 import { aboveLimits, leftRow } from "./budgets.js";
@@ -9,7 +9,7 @@ import { lossWords } from "./words.js";
 const NAME = /^[A-Za-z0-9_.:-]{1,64}$/;
 let budgets = new Map();
 
-/** Tell the form which budgets there are. */
+/** Passes the dataset's budgets to the form. */
 export function showUnits(dataset) {
   budgets = new Map(dataset.budgets.map((each) => [each.name, each]));
 }
@@ -27,13 +27,13 @@ function found(unit, odometer) {
   ];
 }
 
-/** Wire the form. Nothing is listed: a unit's id is asked for, one at a time. */
+/** Connects the form. Units are not listed: the reader enters the id of one. */
 export function startUnits(root) {
   byId("unit-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const unit = byId("unit").value.trim();
     const error = byId("unit-error");
-    const wrong = NAME.test(unit) ? "" : "A unit's id is 1 to 64 letters, digits, and . _ : -";
+    const wrong = NAME.test(unit) ? "" : "A unit's id has 1 to 64 characters: letters, digits, and . _ : -";
     try {
       if (!wrong) {
         const scope = encodeURIComponent(`unit/${unit}`);
@@ -42,7 +42,7 @@ export function startUnits(root) {
       error.textContent = wrong;
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
-      error.textContent = `${problem.message}. ${problem.detail}`;
+      error.textContent = problem.text();
     }
     error.hidden = error.textContent === "";
     byId("unit").toggleAttribute("aria-invalid", !error.hidden);

@@ -1,4 +1,4 @@
-// The field's words for what the API sends: kinds of budget, mechanisms, readings, entries.
+// Words for the values that the API sends: kinds of budget, mechanisms, readings, entries.
 
 import { BUDGET_KINDS } from "./kinds.js";
 import { count, exact } from "./numbers.js";
@@ -9,7 +9,7 @@ export function adjacency(name) {
   return ADJACENCY[name] ?? name;
 }
 
-/** How the charges of a dataset add up, in words. */
+/** How the charges of a dataset compose, in words. */
 export function composition(dataset) {
   if (dataset.composition === "by_partition") {
     return `by partition, ${count(dataset.partitions.length)} of them`;
@@ -17,7 +17,7 @@ export function composition(dataset) {
   return dataset.composition === "by_unit" ? `by unit, over ${count(dataset.shards)} shards` : "sequentially";
 }
 
-/** What a budget limits, and the symbol of its quantity. */
+/** The quantity that a budget limits: its symbol and its name. */
 export function budgetKind(budget) {
   const kind = BUDGET_KINDS[budget.kind];
   if (kind === undefined) return { symbol: "", text: budget.kind };
@@ -27,7 +27,7 @@ export function budgetKind(budget) {
   return { symbol: kind.symbol, text };
 }
 
-/** Whose a budget is, "each principal" or "team ads"; null for the whole dataset. */
+/** The scope of a budget, for example "each principal" or "team ads"; null for the whole dataset. */
 export function scopeWords(scope) {
   const [kind, name] = scope.split("/");
   if (name === undefined) return null;
@@ -40,7 +40,7 @@ export function windowWord(window) {
   return WINDOW[window] ?? `per ${window}`;
 }
 
-/** A LOSS document in one line; `show` rounds its numbers, up for what is spent. */
+/** A LOSS document in one line. `show` rounds its numbers: up for spent amounts. */
 export function lossWords(loss, show) {
   const parts = [];
   if (loss.pure) parts.push(`pure ε ${show(loss.pure)}`);
@@ -70,7 +70,7 @@ export function mechanismKind(kind) {
   return MECHANISM[kind] ?? kind.replaceAll("_", " ");
 }
 
-/** The API sends numbers; the ledger holds none, but their shortest decimals. */
+/** A number for display. The API sends numbers; the ledger has them as text, in shortest decimal form. */
 function amount(value) {
   return typeof value === "string" && value !== "" && Number.isFinite(Number(value)) ? exact(Number(value)) : value;
 }
@@ -101,7 +101,7 @@ export function charges(items) {
   return items.map((item) => `${count(item.count ?? 1)} × ${mechanism(item.mechanism)}`);
 }
 
-// The order here is the order of the table: what holds without conditions first.
+// The order here is the order of the table: readings without conditions come first.
 const READING = {
   if_stopped_now: ["If stopped now"],
   odometer: ["Odometer"],
@@ -115,7 +115,7 @@ const READING = {
 };
 const SYMBOL = { epsilon: "ε", rho: "ρ", mu: "μ", delta: "δ" };
 
-/** A reading's title, the mark of one that is no plain promise, and its place in the table. */
+/** The title of a reading, the mark of a conditional one, and the place in the table. */
 export function reading({ name, what_if: whatIf }) {
   const [title, mark = null] = READING[name] ?? [name.replaceAll("_", " ")];
   const place = Object.keys(READING).indexOf(name);
