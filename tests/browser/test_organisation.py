@@ -319,7 +319,7 @@ def test_a_unit_that_cannot_be_one_is_said_in_words(visitor) -> None:
     page = visitor.page
     page.get_by_label("Unit", exact=True).fill(MARKUP[:64])
     page.get_by_role("button", name="Look up").click()
-    expect(page.locator("#unit-error")).to_contain_text("1 to 64 letters")
+    expect(page.locator("#unit-error")).to_contain_text("1 to 64 characters")
     expect(page.locator("#unit-reading")).to_be_empty()
 
 

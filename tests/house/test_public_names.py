@@ -1,9 +1,10 @@
-"""The names that `odometer_accountant` offers, and what importing it costs."""
+"""The names that `odometer_accountant` and `odometer_client` offer, and the cost of importing them."""
 
 import subprocess
 import sys
 
 import odometer_accountant
+import odometer_client
 
 
 def test_every_public_name_can_be_imported() -> None:
@@ -36,3 +37,20 @@ def test_the_example_of_the_docstring_runs() -> None:
         body = {"mechanism": {"kind": "gaussian", "noise_multiplier": 8.0}, "count": 1}
         receipt, replayed = accountant.charge("census", body, "an-idempotency-key", Caller("ada"))
     assert (receipt["sequence"], replayed) == (2, False)
+
+
+def test_every_public_name_of_the_client_can_be_imported() -> None:
+    """`__all__` of the client is sorted, and each of its names exists."""
+    names = odometer_client.__all__
+    assert sorted(names) == names
+    assert {*odometer_client._HOMES, *odometer_client._MODULES, "__version__"} == set(names)
+    for name in names:
+        assert getattr(odometer_client, name) is not None
+    assert not hasattr(odometer_client, "Wrong")
+
+
+def test_importing_the_client_package_imports_no_classes_of_mechanisms() -> None:
+    """The command line imports words of the client at each start, and needs no class of a mechanism."""
+    script = "import sys, odometer_client.wording; print('odometer_client.mechanisms' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
