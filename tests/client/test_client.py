@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+import odometer_client
 from odometer_client import BudgetExceeded, Client, OutcomeUnknown
 from odometer_client.errors import InvalidRequest, StoreUnavailable, UnexpectedAnswer, Unreachable
 from odometer_client.mechanisms import Gaussian, PoissonSubsampled, Pure
@@ -316,3 +317,8 @@ def test_a_password_is_not_shown(url: str) -> None:
     with pytest.raises((ValueError, Unreachable, StoreUnavailable)) as raised:
         Client(url)
     assert "swordfish" not in str(raised.value)
+
+
+def test_the_former_name_of_a_reply_still_works() -> None:
+    """Code that imports `Document` gets the class `Reply`."""
+    assert odometer_client.Document is odometer_client.Reply

@@ -18,7 +18,7 @@ from odometer_accountant.mechanisms.pate import PateGnmax, PateLnmax
 from odometer_accountant.numerics.grid import GRID_V1
 from odometer_client.holds import sanitised_body
 from odometer_client.mechanisms import RenyiCurve
-from odometer_client.queries import pate_votes
+from odometer_client.queries import pate_losses, pate_votes
 
 ORDERS = [float(order) for order in GRID_V1.exact_orders]
 
@@ -346,11 +346,14 @@ def test_a_plan_that_fails_more_often_than_not_is_not_cheaper_for_it() -> None:
 def test_the_raw_figure_is_not_sent() -> None:
     """The library opens nothing and knows no client; the client's helper takes curves and nothing else."""
     modules = {
-        name.name.split(".")[0]
-        for node in ast.walk(ast.parse(Path(inspect.getfile(pate_votes)).read_text("utf-8")))
+        name.name
+        for library in (pate_losses, pate_votes)
+        for node in ast.walk(ast.parse(Path(inspect.getfile(library)).read_text("utf-8")))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
     }
+    assert {name for name in modules if name.startswith("odometer_client")} == {pate_losses.__name__}
+    modules = {name.split(".")[0] for name in modules} - {"odometer_client"}
     assert modules == {"math", "secrets", "collections", "dataclasses", "typing", "numpy", "scipy"}
     with pytest.raises(TypeError, match="RenyiCurve or None"):
         sanitised_body([[[180, 15, 5]]], 1e-6)  # type: ignore[list-item]

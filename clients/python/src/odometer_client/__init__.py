@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from odometer_client import errors, mechanisms
     from odometer_client.client import Client
-    from odometer_client.documents import Check, Dataset, Document, Odometer, Receipt
+    from odometer_client.documents import Check, Dataset, Document, Odometer, Receipt, Reply
     from odometer_client.errors import BudgetExceeded, OdometerError, OutcomeUnknown
     from odometer_client.holds import Hold, OpenHold, Settlement
     from odometer_client.mechanism import Mechanism
@@ -34,6 +34,7 @@ _HOMES = {
     "OpenHold": "holds",
     "OutcomeUnknown": "errors",
     "Receipt": "documents",
+    "Reply": "documents",
     "Session": "sessions",
     "Settlement": "holds",
     "Sweep": "sweeps",
@@ -55,6 +56,7 @@ __all__ = [
     "OpenHold",
     "OutcomeUnknown",
     "Receipt",
+    "Reply",
     "Session",
     "Settlement",
     "Sweep",

@@ -5,7 +5,7 @@ from typing import Any
 
 from odometer_client.bodies import names
 from odometer_client.connection import Connection
-from odometer_client.documents import Dataset, Document
+from odometer_client.documents import Dataset, Reply
 
 
 class Administering(Connection):
@@ -39,14 +39,14 @@ class Administering(Connection):
             body["budgets"] = [dict(budget) for budget in _budgets(budgets)]
         return Dataset(self._run("create_dataset", body=body).document)
 
-    def add_budget(self, dataset: str, budget: Mapping[str, Any]) -> Document:
+    def add_budget(self, dataset: str, budget: Mapping[str, Any]) -> Reply:
         """Add a budget to a dataset."""
-        return Document(self._run("add_budget", {"dataset": dataset}, body=budget).document)
+        return Reply(self._run("add_budget", {"dataset": dataset}, body=budget).document)
 
-    def set_budget(self, dataset: str, name: str, budget: Mapping[str, Any], *, etag: str) -> Document:
+    def set_budget(self, dataset: str, name: str, budget: Mapping[str, Any], *, etag: str) -> Reply:
         """Change a budget. `etag` is the budget's as you read it: the version you change."""
         names = {"dataset": dataset, "budget": name}
-        return Document(self._run("set_budget", names, body=budget, if_match=etag).document)
+        return Reply(self._run("set_budget", names, body=budget, if_match=etag).document)
 
     def add_partitions(self, dataset: str, partitions: Sequence[str]) -> Dataset:
         """Give a dataset that composes by partition further ones; charges on all count for them too."""
@@ -73,7 +73,7 @@ class Administering(Connection):
         team: str | None = None,
         acts_for: Sequence[str] = (),
         expires_in_s: int | None = None,
-    ) -> Document:
+    ) -> Reply:
         """A new API key of a new principal: "admin", "charger" or "reader". Its `token` is shown only here.
 
         Args:
@@ -85,16 +85,16 @@ class Administering(Connection):
             expires_in_s: seconds that it is taken, at most ten years; None: until it is revoked.
         """
         body = _may(role, name, team, acts_for) | _given(expires_in_s=expires_in_s)
-        return Document(self._run("create_key", body=body).document)
+        return Reply(self._run("create_key", body=body).document)
 
-    def add_key(self, principal: str, *, expires_in_s: int | None = None) -> Document:
+    def add_key(self, principal: str, *, expires_in_s: int | None = None) -> Reply:
         """One more API key of a principal, which keeps its odometer. Its `token` is shown only here."""
         body = _given(expires_in_s=expires_in_s)
-        return Document(self._run("add_key", {"principal": principal}, body=body).document)
+        return Reply(self._run("add_key", {"principal": principal}, body=body).document)
 
     def rotate_key(
         self, key_id: str, *, overlap_s: int | None = None, expires_in_s: int | None = None
-    ) -> Document:
+    ) -> Reply:
         """A key in place of another of the same principal; its `token` is shown only here.
 
         Args:
@@ -103,13 +103,13 @@ class Administering(Connection):
             expires_in_s: seconds that the new one is taken; None: until it is revoked.
         """
         body = _given(overlap_s=overlap_s, expires_in_s=expires_in_s)
-        return Document(self._run("rotate_key", {"key": key_id}, body=body).document)
+        return Reply(self._run("rotate_key", {"key": key_id}, body=body).document)
 
-    def keys(self, principal: str | None = None) -> Iterator[Document]:
+    def keys(self, principal: str | None = None) -> Iterator[Reply]:
         """The API keys, or those of one principal, without their tokens."""
         if principal is None:
-            return (Document(item) for item in self._pages("keys"))
-        return (Document(item) for item in self._pages("principal_keys", {"principal": principal}))
+            return (Reply(item) for item in self._pages("keys"))
+        return (Reply(item) for item in self._pages("principal_keys", {"principal": principal}))
 
     def revoke_key(self, key_id: str) -> None:
         """Make an API key useless at once. Its principal stays, with what it spent."""
@@ -122,29 +122,29 @@ class Administering(Connection):
         *,
         team: str | None = None,
         acts_for: Sequence[str] = (),
-    ) -> Document:
+    ) -> Reply:
         """A principal, who has no key yet. The arguments are those of `create_key`."""
         body = _may(role, name, team, acts_for)
-        return Document(self._run("create_principal", body=body).document)
+        return Reply(self._run("create_principal", body=body).document)
 
-    def principals(self) -> Iterator[Document]:
+    def principals(self) -> Iterator[Reply]:
         """The principals, the oldest first."""
-        return (Document(item) for item in self._pages("principals"))
+        return (Reply(item) for item in self._pages("principals"))
 
-    def principal(self, principal: str) -> Document:
+    def principal(self, principal: str) -> Reply:
         """One of them, by its id."""
-        return Document(self._get("principal", {"principal": principal}))
+        return Reply(self._get("principal", {"principal": principal}))
 
     def set_principal(
         self, principal: str, *, role: str, team: str | None, acts_for: Sequence[str], etag: str
-    ) -> Document:
+    ) -> Reply:
         """Change what a principal may do and its team, from now on: what it was charged stays where it is.
 
         `etag` is the principal's as you read it: the version you change.
         """
         body = {"role": role, "team": team, "acts_for": names("acts_for", acts_for) if acts_for else []}
         done = self._run("set_principal", {"principal": principal}, body=body, if_match=etag)
-        return Document(done.document)
+        return Reply(done.document)
 
     def erase_name(self, principal: str) -> None:
         """Erase what a principal is called. Nobody else will be called that."""

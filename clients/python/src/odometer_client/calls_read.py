@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 from odometer_client.bodies import About, Charges, charge_body
 from odometer_client.connection import Connection
-from odometer_client.documents import Check, Dataset, Document, EventCharges, Odometer
+from odometer_client.documents import Check, Dataset, EventCharges, Odometer, Reply
 from odometer_client.dp_events import event_document
 
 
@@ -31,13 +31,13 @@ class Reading(Connection):
         """
         return Odometer(self._get("odometer", {"dataset": dataset}, {"delta": delta, "scope": scope}))
 
-    def scopes(self, dataset: str, kind: str, *, limit: int = 100) -> Iterator[Document]:
+    def scopes(self, dataset: str, kind: str, *, limit: int = 100) -> Iterator[Reply]:
         """Every "principal", "team", "group", "partition" or "mechanism" that was charged, by name.
 
         Each with what it has lost; read in pages of `limit` (1 to 1000).
         """
         found = self._pages("scopes", {"dataset": dataset}, limit=limit, kind=kind)
-        return (Document(item) for item in found)
+        return (Reply(item) for item in found)
 
     def datasets(self) -> Iterator[Dataset]:
         """Every dataset, page by page."""
@@ -47,11 +47,11 @@ class Reading(Connection):
         """One dataset with the state of its budgets."""
         return Dataset(self._get("dataset", {"dataset": name}))
 
-    def ledger(self, name: str, after: int = 0, *, limit: int = 1000) -> Iterator[Document]:
+    def ledger(self, name: str, after: int = 0, *, limit: int = 1000) -> Iterator[Reply]:
         """The entries after sequence number `after`, oldest first, read in pages of `limit` (1 to 1000)."""
-        return (Document(item) for item in self._pages("ledger", {"dataset": name}, after, limit))
+        return (Reply(item) for item in self._pages("ledger", {"dataset": name}, after, limit))
 
-    def lineage(self, dataset: str, entry: int) -> Document:
+    def lineage(self, dataset: str, entry: int) -> Reply:
         """What an entry comes of (`ancestors`, nearest first) and what was made of it (`descendants`).
 
         Each, and the `entry` itself, has `sequence`, `hash`, `type`, `time`, `principal`, `by`; `parent` and
@@ -63,15 +63,15 @@ class Reading(Connection):
             more = self._get("lineage", names, {"entry": entry, "after": found["next"]})
             found["descendants"] = [*found["descendants"], *more["descendants"]]
             found["next"] = more["next"]
-        return Document(found)
+        return Reply(found)
 
     def history(self, dataset: str, points: int = 200) -> list[dict[str, Any]]:
         """The loss over the ledger, down-sampled by the service to at most `points`."""
         return list(self._get("history", {"dataset": dataset}, {"points": points})["points"])
 
-    def spend(self, dataset: str) -> Document:
+    def spend(self, dataset: str) -> Reply:
         """What each principal and each kind of mechanism spent."""
-        return Document(self._get("spend", {"dataset": dataset}))
+        return Reply(self._get("spend", {"dataset": dataset}))
 
     def mechanisms(self) -> list[dict[str, Any]]:
         """What can be charged: kind, parameters, formula, source, where it is valid, examples."""
@@ -85,11 +85,11 @@ class Reading(Connection):
         delta: float | None = None,
         epsilon: float | None = None,
         adjacency: str | None = None,
-    ) -> Document:
+    ) -> Reply:
         """What a plan would cost on no dataset at all: give `delta` to read epsilon, or the other way."""
         body = charge_body(mechanism, count, adjacency=adjacency)
         body |= {name: value for name, value in (("delta", delta), ("epsilon", epsilon)) if value is not None}
-        return Document(self._run("convert", body=body).document)
+        return Reply(self._run("convert", body=body).document)
 
     def dp_event_charges(self, event: Any) -> EventCharges:
         """What an event of dp_accounting comes to, for `charge`, `hold` or `check`; [] for no loss.
@@ -103,6 +103,6 @@ class Reading(Connection):
         charges = ((item["mechanism"], item["count"]) for item in found["charges"])
         return EventCharges(charges, found.get("notes") or ())
 
-    def me(self) -> Document:
+    def me(self) -> Reply:
         """Who this client's key says you are: key, role, principal, team, whom it may act for."""
-        return Document(self._get("me"))
+        return Reply(self._get("me"))

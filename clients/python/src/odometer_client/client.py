@@ -17,7 +17,7 @@ from odometer_client.bodies import (
 from odometer_client.calls import Done
 from odometer_client.calls_admin import Administering
 from odometer_client.calls_read import Reading
-from odometer_client.documents import Derived, Document, Receipt
+from odometer_client.documents import Derived, Receipt, Reply
 from odometer_client.holds import Hold, OpenHold, Settlement, sanitised_body
 from odometer_client.keys import new_key
 from odometer_client.mechanisms import RenyiCurve
@@ -235,18 +235,18 @@ class Client(Reading, Administering):
         receipt = Receipt(paid, retried=done.retried)
         return Session(document["session"], self, receipt, runner=ours or not receipt.replayed)
 
-    def answer_session(self, dataset: str, session_id: str, *, above: bool, run: int, key: str) -> Document:
+    def answer_session(self, dataset: str, session_id: str, *, above: bool, run: int, key: str) -> Reply:
         """Charge what follows a public answer of a session: see `Session.answer`, which makes the key."""
         names = {"dataset": dataset, "session": session_id}
         done = self._run("answer_session", names, body={"above": above, "run": run}, key=key)
         if not isinstance(done.document, Mapping) or not isinstance(done.document.get("session"), Mapping):
             raise _no_receipt(dataset, key)
-        return Document(done.document)
+        return Reply(done.document)
 
-    def close_session(self, dataset: str, session_id: str) -> Document:
+    def close_session(self, dataset: str, session_id: str) -> Reply:
         """Take no more answers of a session: by its opener or an admin."""
         names = {"dataset": dataset, "session": session_id}
-        return Document(self._run("close_session", names, body={}).document)
+        return Reply(self._run("close_session", names, body={}).document)
 
     def sessions(self, dataset: str) -> list[Session]:
         """The open sessions, oldest first."""

@@ -1,4 +1,4 @@
-"""What the service answers, as read-only mappings with typed attributes.
+"""Replies of the service, as read-only mappings with typed attributes.
 
 Each is the JSON document itself (`receipt["left"]`, `dict(receipt)`), so fields of a newer service are kept.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
-class Document(Mapping[str, Any]):
+class Reply(Mapping[str, Any]):
     """A JSON object. Compares as its content; prints as its class, with the members in its own order."""
 
     __slots__ = ("_members",)
@@ -29,7 +29,11 @@ class Document(Mapping[str, Any]):
         return f"{type(self).__name__}({members})"
 
 
-class Receipt(Document):
+Document = Reply
+"""The former name of `Reply`; it still works."""
+
+
+class Receipt(Reply):
     """Proof that a charge is durably in the ledger.
 
     `retried` is the client's own: an earlier try of the same call may have arrived, so that `replayed`
@@ -73,11 +77,11 @@ class Receipt(Document):
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of how the loss was counted, such as that shuffling did not help; often none."""
+        """Notes on how the loss was counted, such as that shuffling did not help; often none."""
         return list(self.get("notes") or ())
 
 
-class Derived(Document):
+class Derived(Reply):
     """Proof that it is on record what was made of a release. Nothing was charged."""
 
     @property
@@ -96,7 +100,7 @@ class Derived(Document):
         return bool(self["replayed"])
 
 
-class Check(Document):
+class Check(Reply):
     """The answer of a dry run. Nothing was charged, and another caller may be faster."""
 
     @property
@@ -120,7 +124,7 @@ class Check(Document):
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of how the loss is counted, as on a receipt; often none."""
+        """Notes on how the loss is counted, as on a receipt; often none."""
         return list(self.get("notes") or ())
 
     def __bool__(self) -> bool:
@@ -128,7 +132,7 @@ class Check(Document):
 
 
 class EventCharges(list[tuple[dict[str, Any], int]]):
-    """What an event comes to, as (mechanism, count); empty where it loses nothing."""
+    """The charges of an event, as (mechanism, count); empty if it loses nothing."""
 
     def __init__(self, charges: Iterable[tuple[dict[str, Any], int]] = (), notes: Iterable[str] = ()) -> None:
         super().__init__(charges)
@@ -136,12 +140,12 @@ class EventCharges(list[tuple[dict[str, Any], int]]):
         """Which parts of the event lose nothing, and why: they are not charged. Often none."""
 
 
-class Odometer(Document):
+class Odometer(Reply):
     """The readings of a dataset or of one of its scopes, each with what it means and when it holds."""
 
     @property
     def scope(self) -> str:
-        """Whose odometer this is."""
+        """The scope of this odometer."""
         return str(self["scope"])
 
     @property
@@ -154,12 +158,12 @@ class Odometer(Document):
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of a scope that is not known; mostly nothing."""
+        """Notes on a scope that is not known; usually none."""
         return list(self.get("notes") or ())
 
     @property
     def held(self) -> dict[str, float | None]:
-        """What open holds come to: part of the readings, and given back as far as it is not used."""
+        """The total of the open holds. It is part of the readings; the unused part is given back."""
         return dict(self["held"])
 
     @property
@@ -174,7 +178,7 @@ class Odometer(Document):
         raise KeyError(f"no reading {name!r}; there are {[reading['name'] for reading in self.readings]}")
 
 
-class Dataset(Document):
+class Dataset(Reply):
     """A dataset: its unit, adjacency, and the state of each budget."""
 
     @property

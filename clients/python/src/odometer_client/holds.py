@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from odometer_client.documents import Document, Receipt
+from odometer_client.documents import Receipt, Reply
 from odometer_client.mechanisms import RenyiCurve
 
 
@@ -37,7 +37,7 @@ def sanitised_body(curves: Sequence[RenyiCurve | None], failure_probability: flo
     }
 
 
-class Settlement(Document):
+class Settlement(Reply):
     """What a hold was settled for, once and for all."""
 
     @property
@@ -101,7 +101,7 @@ class Hold(Receipt):
         return self._client.settle_sanitised(self.dataset, self.id, used, curves, failure_probability)
 
 
-class OpenHold(Document):
+class OpenHold(Reply):
     """A hold that can still be settled, as the dataset lists it: by its maker or an admin."""
 
     __slots__ = ("_client", "_dataset")

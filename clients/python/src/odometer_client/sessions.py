@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 from odometer_client.base import NotTheRunner, OdometerError
-from odometer_client.documents import Document, Receipt
+from odometer_client.documents import Receipt, Reply
 from odometer_client.keys import new_key
 
 _UNSURE_MAX: Final = 1000
@@ -14,16 +14,16 @@ _UNSURE_MAX: Final = 1000
 class Answering(Protocol):
     """What can answer and close a session: a client."""
 
-    def answer_session(self, dataset: str, session_id: str, *, above: bool, run: int, key: str) -> Document:
+    def answer_session(self, dataset: str, session_id: str, *, above: bool, run: int, key: str) -> Reply:
         """Charge what follows a public answer."""
         ...
 
-    def close_session(self, dataset: str, session_id: str) -> Document:
+    def close_session(self, dataset: str, session_id: str) -> Reply:
         """Take no more answers."""
         ...
 
 
-class Session(Document):
+class Session(Reply):
     """A session; `answer` keeps `open`, `run` and the rest up to date.
 
     One runner answers a session, the object that opened it, in its process: what it drew is in its memory

@@ -15,7 +15,6 @@ something was learned from it, nobody can say.
 
 import contextlib
 import logging
-import math
 import os
 import secrets
 import threading
@@ -23,8 +22,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any, Final, Literal, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 from opendp.context import Context
 from opendp.mod import Measurement, OpenDPException
@@ -36,23 +34,37 @@ from odometer_client.errors import BudgetExceeded
 from odometer_client.holds import Hold
 from odometer_client.keys import new_key
 from odometer_client.mechanism import Mechanism
-from odometer_client.mechanisms import Approximate, Pure, Zcdp
 from odometer_client.payments import HOLD_EXPIRES_IN_S
+from odometer_client.queries.opendp_losses import (
+    ITEMS_MAX,
+    Adjacency,
+    Charges,
+    Share,
+    adjacency_of,
+    context_shares,
+    finite_pair,
+    mechanism_of,
+    mechanisms_of,
+    not_below,
+    stated_share,
+)
+
+__all__ = [
+    "ITEMS_MAX",
+    "Adjacency",
+    "BudgetedContext",
+    "ChargedMeasurement",
+    "Charges",
+    "Runner",
+    "Share",
+    "adjacency_of",
+    "charged",
+    "mechanism_of",
+    "mechanisms_of",
+    "not_below",
+]
 
 log: Final = logging.getLogger("odometer_client")
-
-ITEMS_MAX: Final = 256
-"""Of one charge."""
-Charges = list[tuple[Mechanism, int]]
-Adjacency = Literal["add_remove", "replace_one", "zero_out"]
-_ADJACENCY_OF: Final[dict[str, Adjacency]] = {
-    "SymmetricDistance": "add_remove",
-    "InsertDeleteDistance": "add_remove",
-    "SymmetricIdDistance": "add_remove",
-    "ChangeOneDistance": "replace_one",
-    "HammingDistance": "replace_one",
-    "ChangeOneIdDistance": "replace_one",
-}
 
 
 class Runner:
@@ -134,10 +146,6 @@ class Runner:
         key = f"{self._run_id}.{self._nonce}.{self._sequence}"
         self._pending = asked, key
         return key, False
-
-
-Share = tuple[Mechanism, ...]
-"""What one query of a context may lose, or all of them together."""
 
 
 @dataclass
@@ -284,7 +292,7 @@ class BudgetedContext(Context):  # type: ignore[misc]
             held.asked += mechanisms_of(query, self.d_in)
             return held, None
         if held is not None and self.d_mids:
-            share = _share(self.accountant, self.d_mids[0])
+            share = stated_share(self.accountant, self.d_mids[0])
             held.asked_before = len(held.asked)
             if held.take(share):
                 return held, share
@@ -292,10 +300,10 @@ class BudgetedContext(Context):  # type: ignore[misc]
         return None, None
 
     def _hold(self) -> _Held | None:
-        """What is held of the context's loss, all of it from the first query on; None where nothing is."""
+        """The hold of the context's loss, made at the first query; None if there is none."""
         if self._held is not None and self._held.process == os.getpid():
             return self._held if self._end is not None and self._end.alive else None
-        found = _shares(self)
+        found = context_shares(self)
         if found is None:
             return None
         shares, charges, whole = found
@@ -314,52 +322,12 @@ class BudgetedContext(Context):  # type: ignore[misc]
                 return not query.check(self.d_in, self.d_mids[0])
             if self.d_mids is None:
                 try:
-                    lost = _pair(self.queryable.privacy_loss(self.d_in))
+                    lost = finite_pair(self.queryable.privacy_loss(self.d_in))
                 except OpenDPException as error:
                     return "exhausted" in str(error)
-                costs = zip(lost, _pair(query.map(self.d_in)), _pair(self.d_out), strict=True)
+                costs = zip(lost, finite_pair(query.map(self.d_in)), finite_pair(self.d_out), strict=True)
                 return any(one + more > most for one, more, most in costs)
         return False
-
-
-def _shares(context: Context) -> tuple[dict[Share, int], Charges, bool] | None:
-    """(what queries of a context may take, what to hold for it, whether that is one loss for all).
-
-    None where the context has no bound.
-    """
-    if context.d_mids is None:
-        whole = context.d_out
-        if whole is None or not all(map(math.isfinite, whole if isinstance(whole, tuple) else (whole,))):
-            return None
-        one = _share(context.accountant, whole)
-        return {one: 1}, [(part, 1) for part in one], True
-    each = Counter(_share(context.accountant, loss) for loss in context.d_mids)
-    charges = [(part, count) for share, count in each.items() for part in share]
-    if not each or context.d_mids_consumed:
-        return (dict(each), charges, False) if each else None
-    # Shares are floats, cut so that their sum as floats is at most the whole: as decimals it may be above.
-    one = _share(context.accountant, context.accountant.map(context.d_in))
-    most = _sums([(part, 1) for part in one])
-    if len(charges) > ITEMS_MAX or any(
-        sum_ > most_ for sum_, most_ in zip(_sums(charges), most, strict=True)
-    ):
-        return dict(each), [(part, 1) for part in one], True
-    return dict(each), charges, False
-
-
-def _sums(charges: Charges) -> tuple[Fraction, Fraction]:
-    """(sum of the losses, sum of the deltas), as decimals."""
-    losses = deltas = Fraction(0)
-    for part, count in charges:
-        document = part.document()
-        losses += count * _decimal(document.get("epsilon", document.get("rho", 0.0)))
-        deltas += count * _decimal(document.get("delta", 0.0))
-    return losses, deltas
-
-
-def _decimal(number: float) -> Fraction:
-    """What a number means on the wire: its shortest decimal."""
-    return Fraction(repr(number))
 
 
 class ChargedMeasurement:
@@ -398,86 +366,3 @@ def charged(
     `d_in` is how far apart two datasets can be that differ in one of the dataset's units.
     """
     return ChargedMeasurement(measurement, d_in, Runner(client, dataset, adjacency, run_id))
-
-
-def mechanism_of(measurement: Measurement, d_in: Any) -> Mechanism:
-    """What one release costs, where that is one charge; see `mechanisms_of`."""
-    found = mechanisms_of(measurement, d_in)
-    if len(found) != 1:
-        raise UnsupportedPlan(f"One release is {len(found)} charges here: take all of mechanisms_of")
-    return found[0]
-
-
-def mechanisms_of(measurement: Measurement, d_in: Any) -> list[Mechanism]:
-    """What one release costs, by the measurement's own privacy map: all of it together. Looks at no data.
-
-    The map's number is a binary float; what is charged is a decimal that is not below it.
-    Raises `UnsupportedPlan` for a measure that the service has no mechanism for.
-    """
-    _measure(measurement)
-    loss = measurement.map(d_in)
-    return list(_charges_of(measurement, tuple(map(not_below, _pair(loss)))))
-
-
-def not_below(number: float) -> float:
-    """The least float whose decimal is not below `number`, which is exact as a float."""
-    return number if _decimal(number) >= Fraction(number) else math.nextafter(number, math.inf)
-
-
-_PURE: Final = "MaxDivergence"
-_ZCDP: Final = "ZeroConcentratedDivergence"
-_MEASURES: Final = (_PURE, _ZCDP, f"Approximate<{_PURE}>", f"Approximate<{_ZCDP}>")
-
-
-def _measure(measurement: Measurement) -> str:
-    measure = _name(measurement.output_measure)
-    if measure not in _MEASURES:
-        raise UnsupportedPlan(
-            f"The measurement states its loss as {measurement.output_measure}, which cannot be charged. Use "
-            "pure DP (MaxDivergence), zCDP (ZeroConcentratedDivergence), or either with a delta "
-            "(Approximate(…), by dp.c.make_approximate or dp.c.make_fix_delta)."
-        )
-    return measure
-
-
-def _share(accountant: Measurement, loss: Any) -> Share:
-    """A loss that was stated, to OpenDP as to the budget, and so means its decimal."""
-    _measure(accountant)
-    return _charges_of(accountant, _pair(loss))
-
-
-def _pair(loss: Any) -> tuple[float, ...]:
-    """A loss, or a loss and a δ, as finite floats."""
-    return tuple(map(_bounded, loss)) if isinstance(loss, tuple) else (_bounded(loss),)
-
-
-def _charges_of(measurement: Measurement, loss: tuple[float, ...]) -> Share:
-    """The mechanisms that one loss is charged as, all or nothing."""
-    measure, delta = _measure(measurement), loss[1] if len(loss) > 1 else 0.0
-    if measure.endswith(f"{_ZCDP}>") or measure == _ZCDP:
-        rest = (Approximate(epsilon=0.0, delta=delta),) if delta else ()
-        return (Zcdp(rho=loss[0]), *rest)
-    return (Approximate(epsilon=loss[0], delta=delta) if delta else Pure(epsilon=loss[0]),)
-
-
-def adjacency_of(measurement: Measurement) -> Adjacency:
-    """The adjacency that the measurement's input metric speaks of."""
-    metric = _name(measurement.input_metric)
-    if metric not in _ADJACENCY_OF:
-        raise UnsupportedPlan(
-            f"The input metric {measurement.input_metric} does not say when two datasets are neighbours: "
-            'pass adjacency="add_remove", "replace_one" or "zero_out", as d_in was worked out for.'
-        )
-    return _ADJACENCY_OF[metric]
-
-
-def _bounded(loss: Any) -> float:
-    number = float(loss)
-    if not math.isfinite(number):
-        raise UnsupportedPlan(f"The measurement's loss at this d_in is {number}: it has no bound to charge.")
-    return number
-
-
-def _name(kind: Any) -> str:
-    """OpenDP's name of a metric or measure, without spaces."""
-    return str(kind.type).replace(" ", "")

@@ -1,4 +1,4 @@
-"""What PATE's queries cost on the votes that were cast, and a figure of it that may be told. Pure functions.
+"""The loss of PATE queries on the votes that were cast, and a sanitised figure of it. Pure functions.
 
 Everything but the result of `sanitise` is computed from private votes and is itself private: it must not
 leave the process that has the votes, steer a decision or be shown. Nothing here sends anything.
@@ -12,113 +12,57 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-Floats = npt.NDArray[np.float64]
-Noise = Literal["gaussian", "laplace"]
+from odometer_client.queries.pate_losses import (
+    DEVIATION,
+    GAMMA,
+    SLACK,
+    Floats,
+    Noise,
+    check_order,
+    check_within,
+    gnmax_rdp,
+    lnmax_rdp,
+    log_q_gaussian,
+    log_q_laplace,
+    log_q_threshold,
+    log_tail,
+    threshold_rdp,
+)
+
+__all__ = [
+    "DEVIATION",
+    "GAMMA",
+    "STEP",
+    "Floats",
+    "Noise",
+    "Plan",
+    "Sanitised",
+    "gnmax_rdp",
+    "lnmax_rdp",
+    "local_sensitivities",
+    "log_q_gaussian",
+    "log_q_laplace",
+    "log_q_threshold",
+    "sanitise",
+    "smooth_release_published",
+    "smooth_release_rdp",
+    "threshold_rdp",
+    "total_and_sensitivity",
+]
 
 _CELLS: Final = 16
 """Per teacher who changes: the figure is a step function, so that its sensitivity can be bounded exactly."""
-_SLACK: Final = 1e-9
-"""Relative, far above the rounding of the formulas."""
 STEP: Final = 1e-6
 """Told figures are rounded up to it: the low bits of a float say more than its value."""
-DEVIATION: Final = (0.01, 1e9)
-"""Range of standard deviations of noise, in votes."""
-GAMMA: Final = (1e-12, 500.0)
-"""Range of gamma, as a charge of `pate_lnmax` has it."""
 _SCALES: Final = {"gaussian": ("standard deviation", DEVIATION), "laplace": ("gamma", GAMMA)}
 _BETA: Final = (1e-12, 100.0)
 _PLAN_NOISE: Final = (1e-3, 1e9)
-
-
-# -- raw figures: private ------------------------------------------------------------------------------------
-
-
-def log_q_gaussian(votes: Sequence[float], deviation: float) -> float:
-    """Logarithm of an upper bound on the probability that GNMax answers other than the most voted label.
-
-    votes: one count a label, two or more; deviation: of the noise on each, 0.01 to 1e9. Papernot et al. 2018,
-    Prop. 7. Raises ValueError, as every function here, for what is out of range.
-    """
-    _check_within("deviation", deviation, DEVIATION)
-    return _capped(_log_tail(_gaps(votes) / 2 * (1.0 / deviation), "gaussian"), len(votes))
-
-
-def log_q_laplace(votes: Sequence[float], gamma: float) -> float:
-    """As `log_q_gaussian` for LNMax, noise of scale 1/gamma, 1e-12 to 500. Papernot et al. 2017, Lemma 4."""
-    _check_within("gamma", gamma, GAMMA)
-    return _capped(_log_tail(_gaps(votes) * gamma, "laplace"), len(votes))
-
-
-def log_q_threshold(votes: Sequence[float], threshold: float, deviation: float) -> float:
-    """Logarithm of the probability of the less likely outcome of max(votes) + N(0, deviation²) >= T."""
-    _check_within("deviation", deviation, DEVIATION)
-    if not math.isfinite(threshold):
-        raise ValueError(f"threshold is {threshold}: a finite number of votes works")
-    z = (threshold - float(np.max(_votes(votes)))) / deviation
-    return float(min(special.log_ndtr(z), special.log_ndtr(-z)))
-
-
-def gnmax_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
-    """D_order of a GNMax query whose answer differs from the likely one with probability at most e^log_q.
-
-    Papernot et al. 2018, Theorem 6 with the orders of Proposition 10; order/deviation² (Prop. 8) where this
-    is less or the theorem's conditions do not hold. Same shape as log_q, 0 or below; deviation 0.01 to 1e9;
-    order above 1.
-    """
-    _check_within("deviation", deviation, DEVIATION)
-    return _gnmax_rdp(log_q, deviation, order)
-
-
-def _gnmax_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
-    logs = _logs(log_q)
-    _check_order(order)
-    variance = deviation**2
-    flat = np.full_like(logs, order / variance)
-    mu2 = deviation * np.sqrt(-logs)
-    mu1 = mu2 + 1.0
-    applies = (mu1 > order) & (mu2 > 1.0 + 1e-9)
-    safe2 = np.where(applies, mu2, 2.0)
-    safe1 = safe2 + 1.0
-    epsilon1, epsilon2 = safe1 / variance, safe2 / variance
-    limit = (safe2 - 1) * epsilon2 - safe2 * (np.log1p(1 / (safe1 - 1)) + np.log1p(1 / (safe2 - 1)))
-    applies &= (logs <= limit) & (logs + epsilon2 < 0)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        log_stays = _log1mexp(logs)
-        log_a = (order - 1) * (log_stays - _log1mexp((logs + epsilon2) * (1 - 1 / safe2)))
-        log_b = (order - 1) * (epsilon1 - logs / (safe1 - 1))
-        found = np.logaddexp(log_stays + log_a, logs + log_b) / (order - 1)
-    return np.where(applies & np.isfinite(found), np.clip(found, 0.0, flat), flat)
-
-
-def threshold_rdp(log_q: float | Floats, deviation: float, order: float) -> Floats:
-    """As `gnmax_rdp` for the threshold check, where a teacher moves one count by one."""
-    _check_within("deviation", deviation, DEVIATION)
-    return _gnmax_rdp(log_q, math.sqrt(2.0) * deviation, order)
-
-
-def lnmax_rdp(log_q: float | Floats, gamma: float, order: float) -> Floats:
-    """D_order of an LNMax query.
-
-    Papernot et al. 2017, Theorem 3 (its moment of order - 1, over that) for q < 1/(e^{2 gamma} + 1), or what
-    2 gamma-DP gives. gamma 1e-12 to 500; log_q and order as there.
-    """
-    logs = _logs(log_q)
-    _check_within("gamma", gamma, GAMMA)
-    _check_order(order)
-    pure = 2.0 * gamma
-    flat = np.full_like(logs, min(pure, order * pure * pure / 2))
-    applies = logs < -np.logaddexp(0.0, pure)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        log_stays = _log1mexp(logs)
-        first = log_stays + (order - 1) * (log_stays - _log1mexp(np.where(applies, logs + pure, -1.0)))
-        found = np.logaddexp(first, logs + pure * (order - 1)) / (order - 1)
-    return np.where(applies & np.isfinite(found), np.clip(found, 0.0, flat), flat)
 
 
 # -- the sanitised figure -----------------------------------------------------------------------------------
@@ -144,15 +88,13 @@ class Plan:
             raise ValueError("orders are finite, above 1 and strictly increasing: (4.0, 8.0) works")
         if not 0 < self.failure_probability < 1:
             raise ValueError(f"failure_probability is {self.failure_probability}; above 0 and below 1 works")
-        _check_within("beta", self.beta, _BETA)
-        _check_within("noise", self.noise, _PLAN_NOISE)
+        check_within("beta", self.beta, _BETA)
+        check_within("noise", self.noise, _PLAN_NOISE)
 
     @property
     def _quantile(self) -> float:
         """Of the noise, that fails at each of the orders with an equal share."""
-        return -float(special.ndtri(self.failure_probability * (1 - _SLACK) / len(self.orders))) * (
-            1 + _SLACK
-        )
+        return -float(special.ndtri(self.failure_probability * (1 - SLACK) / len(self.orders))) * (1 + SLACK)
 
     def charge(self, orders: Sequence[float]) -> dict[str, object]:
         """The `renyi_curve` of telling a figure at every order of the plan: to be in the hold, once.
@@ -174,12 +116,12 @@ class Plan:
     def cost(self, order: float) -> float:
         """D_order of telling all figures; infinity where there is no bound."""
         one = smooth_release_rdp(order, self.beta, self.noise, self._quantile)
-        return len(self.orders) * one * (1 + _SLACK)
+        return len(self.orders) * one * (1 + SLACK)
 
 
 @dataclass(frozen=True)
 class Sanitised:
-    """What may be told: upper bounds on the total loss, all true except with the failure probability."""
+    """Publishable upper bounds on the total loss, all true except with the failure probability."""
 
     orders: tuple[float, ...]
     epsilons: tuple[float, ...]
@@ -209,7 +151,7 @@ def sanitise(votes: npt.ArrayLike, noise: Noise, scale: float, teachers: int, pl
     for order in plan.orders:
         total, smooth = total_and_sensitivity(counts, noise, scale, teachers, order, plan.beta)
         up = plan.noise * (random.gauss(0.0, 1.0) + plan._quantile)
-        told.append(math.ceil(max(total + smooth * up, 0.0) / STEP + _SLACK) * STEP)
+        told.append(math.ceil(max(total + smooth * up, 0.0) / STEP + SLACK) * STEP)
     # What is told of one order is told of the others too: a divergence never decreases, and (order - 1) times
     # it is convex. A curve that is not so would be refused.
     return Sanitised(plan.orders, _convex_below(plan.orders, told), plan.failure_probability)
@@ -231,7 +173,7 @@ def _convex_below(orders: Sequence[float], told: Sequence[float]) -> tuple[float
     steps = np.array(orders) - 1
     at, height = np.array(corners).T
     moments = np.interp(steps, at, height)
-    bounds = np.minimum(moments / steps * (1 + _SLACK), np.minimum.accumulate(told[::-1])[::-1])
+    bounds = np.minimum(moments / steps * (1 + SLACK), np.minimum.accumulate(told[::-1])[::-1])
     return tuple(float(bound) for bound in np.maximum.accumulate(bounds))
 
 
@@ -247,18 +189,18 @@ def total_and_sensitivity(
     `_CELLS`. No condition on the shape of the bound is needed: it is made monotone first.
     """
     _check_noise(noise, scale)
-    _check_order(order)
-    _check_within("beta", beta, _BETA)
+    check_order(order)
+    check_within("beta", beta, _BETA)
     counts = _checked(counts, teachers)
     steps = _CELLS + 1  # one more than the proof says, for rounding at a cell's edge
     table = _table(noise, scale, counts.shape[1], teachers, order)
     one_change = _one_change(table, steps)
     place = _cells(counts, noise, scale)
-    total = math.fsum(table[place]) * (1 + _SLACK)
+    total = math.fsum(table[place]) * (1 + SLACK)
     at_distance = np.zeros(teachers + 1)
     for cell, queries in zip(*np.unique(place, return_counts=True), strict=True):
         at_distance += queries * _within_distance(one_change, int(cell), steps, teachers)
-    smooth = float(np.max(at_distance * np.exp(-beta * np.arange(teachers + 1)))) * (1 + _SLACK)
+    smooth = float(np.max(at_distance * np.exp(-beta * np.arange(teachers + 1)))) * (1 + SLACK)
     return total, smooth
 
 
@@ -267,7 +209,7 @@ def local_sensitivities(
 ) -> Floats:
     """Upper bounds on how much one more change moves a query's figure, after 0, 1, … changes; private."""
     _check_noise(noise, scale)
-    _check_order(order)
+    check_order(order)
     counts = _checked([list(votes)], teachers)
     one_change = _one_change(_table(noise, scale, counts.shape[1], teachers, order), _CELLS + 1)
     return _within_distance(one_change, int(_cells(counts, noise, scale)[0]), _CELLS + 1, teachers)
@@ -280,9 +222,9 @@ def smooth_release_rdp(order: float, beta: float, noise: float, quantile: float 
     most (1 + noise |quantile| (e^beta - 1)) of the smaller s: finite for e^{2 beta} < order/(order - 1)
     alone. Infinity where there is no bound.
     """
-    _check_order(order)
-    _check_within("beta", beta, _BETA)
-    _check_within("noise", noise, _PLAN_NOISE)
+    check_order(order)
+    check_within("beta", beta, _BETA)
+    check_within("noise", noise, _PLAN_NOISE)
     if not math.isfinite(quantile):
         raise ValueError(f"quantile is {quantile}: a finite number works")
     left = 1.0 - (order - 1) * math.expm1(2 * beta)
@@ -292,7 +234,7 @@ def smooth_release_rdp(order: float, beta: float, noise: float, quantile: float 
     mean = order * shift**2 / (2 * left)
     wider = -math.log(left) - (order - 1) * 2 * beta
     narrower = -math.log1p(-(order - 1) * math.expm1(-2 * beta)) + (order - 1) * 2 * beta
-    return (mean + max(wider, narrower, 0.0) / (2 * (order - 1))) * (1 + _SLACK)
+    return (mean + max(wider, narrower, 0.0) / (2 * (order - 1))) * (1 + SLACK)
 
 
 def smooth_release_published(order: float, beta: float, noise: float) -> float:
@@ -301,8 +243,8 @@ def smooth_release_published(order: float, beta: float, noise: float) -> float:
     Its term in the means lacks a factor up to 1/(2 - 2 order (1 - e^{-2 beta})), so that near the last order
     it lies below the divergence of two normals that smooth sensitivity allows (0.52 for a true 1.6).
     """
-    _check_within("beta", beta, _BETA)
-    _check_within("noise", noise, _PLAN_NOISE)
+    check_within("beta", beta, _BETA)
+    check_within("noise", noise, _PLAN_NOISE)
     if not 1 < order < 1 / (2 * beta):
         raise ValueError(f"order is {order}; above 1 and below {1 / (2 * beta):g} works")
     spread = -0.5 * math.log1p(-2 * order * beta) + beta * order
@@ -312,32 +254,12 @@ def smooth_release_published(order: float, beta: float, noise: float) -> float:
 # -- what is taken ------------------------------------------------------------------------------------------
 
 
-def _check_within(name: str, value: float, between: tuple[float, float]) -> None:
-    """Raise ValueError for what is out of range, no number included."""
-    least, most = between
-    if not least <= value <= most:
-        raise ValueError(f"{name} is {value}: {least:g} to {most:g} works")
-
-
-def _check_order(order: float) -> None:
-    if not 1 < order < math.inf:
-        raise ValueError(f"order is {order}: a finite one above 1 works")
-
-
 def _check_noise(noise: str, scale: float) -> None:
-    """Of an unknown name nothing is guessed: the figure of one noise is too low for another."""
+    """Raise ValueError for an unknown noise: the figure of one noise is too low for another."""
     if noise not in get_args(Noise):
         raise ValueError(f"noise is {noise!r}: {' or '.join(repr(name) for name in get_args(Noise))} works")
     name, between = _SCALES[noise]
-    _check_within(f"scale, of {noise} noise the {name},", scale, between)
-
-
-def _logs(log_q: float | Floats) -> Floats:
-    """Logarithms of probabilities, kept off 0."""
-    logs = np.asarray(log_q, dtype=float)
-    if not np.all(logs <= 0):
-        raise ValueError("log_q: the logarithm of a probability works, 0 or below")
-    return np.asarray(np.minimum(logs, -1e-300))
+    check_within(f"scale, of {noise} noise the {name},", scale, between)
 
 
 def _checked(votes: npt.ArrayLike, teachers: int) -> npt.NDArray[np.int64]:
@@ -357,34 +279,6 @@ def _checked(votes: npt.ArrayLike, teachers: int) -> npt.NDArray[np.int64]:
     return whole
 
 
-def _votes(votes: Sequence[float]) -> Floats:
-    """One query's counts."""
-    counts = np.asarray(votes, dtype=float)
-    if counts.ndim != 1 or counts.size < 2 or not np.all((counts >= 0) & (counts < math.inf)):
-        raise ValueError("votes: a count of 0 or more for each label, two labels or more, work")
-    return counts
-
-
-# -- gaps ---------------------------------------------------------------------------------------------------
-
-
-def _gaps(votes: Sequence[float]) -> Floats:
-    """From the most voted label to each other one."""
-    counts = np.sort(_votes(votes))
-    return np.asarray(counts[-1] - counts[:-1])
-
-
-def _capped(log_tails: Floats, labels: int) -> float:
-    return float(min(np.logaddexp.reduce(log_tails), math.log1p(-1.0 / labels)))
-
-
-def _log_tail(y: Floats, noise: Noise) -> Floats:
-    """Logarithm of the probability that noise bridges a gap: y is gap/(2 deviation), or gap gamma."""
-    if noise == "gaussian":
-        return np.asarray(special.log_ndtr(-math.sqrt(2.0) * y))
-    return np.asarray(np.log((2.0 + y) / 4.0) - y)
-
-
 def _inverse_tail(log_tail: Floats, noise: Noise) -> Floats:
     if noise == "gaussian":
         return np.asarray(-special.ndtri_exp(log_tail) / math.sqrt(2.0))
@@ -395,7 +289,7 @@ def _inverse_tail(log_tail: Floats, noise: Noise) -> Floats:
 
 
 def _per_vote(noise: Noise, scale: float) -> float:
-    """What `_log_tail` takes for a gap of one vote."""
+    """The argument of `log_tail` for a gap of one vote."""
     return 0.5 / scale if noise == "gaussian" else scale
 
 
@@ -403,7 +297,7 @@ def _cells(counts: npt.NDArray[np.int64], noise: Noise, scale: float) -> npt.NDA
     """The cell of each query's effective gap, rounded down: towards a larger q."""
     ordered = np.sort(counts, axis=1)
     gaps: Floats = (ordered[:, -1:] - ordered[:, :-1]).astype(np.float64)
-    tails = _log_tail(gaps * _per_vote(noise, scale), noise)
+    tails = log_tail(gaps * _per_vote(noise, scale), noise)
     mean = np.logaddexp.reduce(tails, axis=1) - math.log(counts.shape[1] - 1)
     gap = _inverse_tail(mean, noise) / _per_vote(noise, scale)
     return np.asarray(np.maximum(np.floor(gap * (_CELLS / 2) - 1e-6), 0).astype(np.int64))
@@ -413,13 +307,13 @@ def _table(noise: Noise, scale: float, labels: int, teachers: int, order: float)
     """The bound on a query's loss in each cell, never increasing with the gap."""
     gaps: Floats = np.arange(teachers * _CELLS // 2 + 2, dtype=np.float64) / (_CELLS / 2)
     # The lower edge of the cell, moved down a little for what `_cells` may have rounded.
-    log_q: Floats = _log_tail(np.maximum(gaps - 1e-9, 0.0) * _per_vote(noise, scale), noise) + math.log(
+    log_q: Floats = log_tail(np.maximum(gaps - 1e-9, 0.0) * _per_vote(noise, scale), noise) + math.log(
         labels - 1
     )
     log_q = np.minimum(log_q * (1 - 1e-12), math.log1p(-1.0 / labels))
     found = gnmax_rdp(log_q, scale, order) if noise == "gaussian" else lnmax_rdp(log_q, scale, order)
     # A bound for a larger q is one for a smaller q.
-    return np.asarray(np.minimum.accumulate(found) * (1 + _SLACK))
+    return np.asarray(np.minimum.accumulate(found) * (1 + SLACK))
 
 
 def _one_change(table: Floats, steps: int) -> Floats:
@@ -435,8 +329,3 @@ def _within_distance(one_change: Floats, cell: int, steps: int, teachers: int) -
     up = np.maximum.accumulate(one_change[cell:])
     down = np.maximum.accumulate(one_change[cell::-1])
     return np.asarray(np.maximum(up[np.minimum(reach, up.size - 1)], down[np.minimum(reach, down.size - 1)]))
-
-
-def _log1mexp(x: Floats) -> Floats:
-    """log(1 - e^x) for x < 0."""
-    return np.where(x < -0.7, np.log1p(-np.exp(x)), np.log(-np.expm1(x)))
