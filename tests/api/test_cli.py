@@ -386,8 +386,10 @@ def test_keys_through_the_service(service: tuple[Service, str]) -> None:
     bob("dataset", "list")
     assert "role admin" in bob("key", "list", status=1).stderr
     assert "Bob" in admin("key", "list").stdout
-    admin("key", "revoke", made["id"])
+    assert admin("key", "revoke", made["id"]).stdout == f"revoked {made['id']}\n"
     bob("dataset", "list", status=1)
+    again = admin("key", "revoke", made["id"]).stdout
+    assert again == f"{made['id']} was revoked before; nothing changed\n"
     admin("key", "revoke", "k_none", status=1)
     assert "there is no key 'Bob': a key is called by its id, k_…" in _flat(
         admin("key", "revoke", "Bob", status=1).stderr
@@ -428,7 +430,9 @@ def test_a_rotated_key_overlaps_for_a_time_as_people_write_it(service: tuple[Ser
     for option, time in (("--overlap", "1h"), ("--overlap-s", "0"), ("--overlap-s", "60")):
         made = json.loads(admin("key", "create", "reader", "--format", "json").stdout)
         admin("key", "rotate", made["id"], option, time)
-    assert "is no time" in _flat(admin("key", "rotate", made["id"], "--overlap", "soon", status=2).stderr)
+    assert "is not a duration" in _flat(
+        admin("key", "rotate", made["id"], "--overlap", "soon", status=2).stderr
+    )
 
 
 def test_a_lost_admin_key_is_replaced_in_the_store(service: tuple[Service, str]) -> None:
@@ -448,8 +452,8 @@ def test_a_port_in_use_is_said_and_the_ledger_not_touched(
     port = service[0].url.rpartition(":")[2]
     store = tmp_path / "other.sqlite"
     result = runner()("serve", "--port", port, "--store", f"sqlite:///{store}", status=78)
-    assert f"cannot listen on 127.0.0.1 port {port}: it is in use" in result.stderr
-    assert "Take another with --port (`make serve PORT=9000`)" in result.stderr
+    assert f"cannot listen on 127.0.0.1 port {port}: the port is in use" in result.stderr
+    assert "Choose another port with --port (`make serve PORT=9000`)" in result.stderr
     assert not store.exists()
 
 
@@ -468,6 +472,26 @@ def test_a_bad_setting_is_named(
 ) -> None:
     result = runner(**environment)("serve", *arguments, status=status)
     assert said in result.output
+
+
+def test_a_new_ledger_is_announced_once(tmp_path: Path) -> None:
+    """One warning with the name of the store, on the standard output, and no second one in the log."""
+    store = tmp_path / "ledger.sqlite"
+    command = [*ODOMETER, "serve", "--port", "0", "--store", f"sqlite:///{store}"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as serving:
+        assert serving.stdout is not None
+        lines = []
+        for line in serving.stdout:
+            lines.append(line)
+            if "is serving on" in line:
+                break
+        serving.terminate()
+    about = [line for line in lines if "new ledger" in line.lower()]
+    assert len(about) == 1, lines
+    assert about[0].startswith(f"NEW LEDGER: sqlite:///{store} was empty")
 
 
 def test_a_damaged_ledger_is_not_served(tmp_path: Path) -> None:

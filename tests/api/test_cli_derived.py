@@ -21,23 +21,23 @@ def run(tmp_path: Path) -> Run:
 
 def test_what_was_made_is_recorded_and_shown(run: Run) -> None:
     said = run("derived", "adult", "2", "a table, rounded").stdout
-    assert "recorded adult, entry 3, made of entry 2" in said
+    assert "recorded adult, entry 3, made from entry 2" in said
     made = json.loads(run("derived", "adult", "3", "a plot", "--format", "json").stdout)
     assert (made["sequence"], made["parent"], made["depth"]) == (4, 3, 2)
-    assert "made of entry 3: a plot" in run("ledger", "adult").stdout
+    assert "made from entry 3: a plot" in run("ledger", "adult").stdout
     charged, itself, plot = run("lineage", "adult", "3").stdout.splitlines()
     assert charged.startswith("       2 ")
     assert "charged 1 × pure" in charged
     assert itself.startswith(">      3 ")
     assert plot.startswith("       4 ")
-    assert "made of entry 3: a plot, by " in plot
+    assert "made from entry 3: a plot, by " in plot
     assert json.loads(run("lineage", "adult", "2", "--format", "json").stdout)["next"] is None
 
 
 def test_the_same_key_is_the_same_entry(run: Run) -> None:
     for _ in range(2):
         said = run("derived", "adult", "2", "a table", "--idempotency-key", "k").stdout
-    assert "entry 3, made of entry 2 (before, under the same key)" in said
+    assert "entry 3, made from entry 2 (recorded before, under the same key)" in said
 
 
 def test_what_let_nothing_out_is_no_parent(run: Run) -> None:
@@ -48,5 +48,5 @@ def test_what_let_nothing_out_is_no_parent(run: Run) -> None:
 def test_it_may_be_somebody_elses(run: Run) -> None:
     """An embedded ledger acts for whoever is named; the ledger says who asked."""
     said = run("derived", "adult", "2", "a table", "--principal", "alice").stdout
-    assert "for      alice, asked by embedded" in said
-    assert "made of entry 2: a table, asked by embedded" in run("ledger", "adult").stdout
+    assert "for      alice, requested by embedded" in said
+    assert "made from entry 2: a table, requested by embedded" in run("ledger", "adult").stdout

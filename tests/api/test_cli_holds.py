@@ -18,7 +18,7 @@ from privacy_odometer.cli import parsing
 
 OPENED = ("--unit", "person", "--adjacency", "add_remove", "--delta", "1e-6")
 
-TIGHTEST = "the one with least left is shown. Each of them: odometer status visits --scope partition/NAME"
+TIGHTEST = "the least left is shown. For each partition: odometer status visits --scope partition/NAME"
 
 
 def runner(url: str, **environment: str) -> Run:
@@ -64,11 +64,11 @@ def test_a_hold_is_listed_and_settled_for_what_was_used(run: Run) -> None:
     assert "5 × pure epsilon=0.1" in run("holds", "adult").stdout
     shown = run("status", "adult").stdout
     assert "1 open hold" in shown
-    assert "life: 0.5 of what is spent is held" in shown
+    assert "life: 0.5 of the spent amount is held" in shown
     assert "held: pure ε 0.5" in shown
     assert "says, such as 12." in run("settle", "adult", "2", "3", status=1).stderr
     assert f"hold {name}: 3 of 5 used, entry 3" in run("settle", "adult", name, "3").stdout
-    assert "settled before, for the same" in run("settle", "adult", name, "3").stdout
+    assert "settled before, with the same numbers" in run("settle", "adult", name, "3").stdout
     assert "once and for all" in run("settle", "adult", name, "4", status=1).stderr
     assert "No hold is open." in run("holds", "adult").stdout
     assert '"spent": 0.3' in run("dataset", "show", "adult", "--format", "json").stdout
@@ -121,7 +121,7 @@ def test_a_budget_says_its_scope_window_and_shares() -> None:
     }
     text = "b:pure:epsilon=1,scope=unit/*,window=day,reserved=ads:0.25,reserved=research:0.5"
     assert parsing.budget(text) == document
-    assert parsing.budget_said(document) == text
+    assert parsing.budget_text(document) == text
 
 
 def test_a_changed_budget_keeps_its_scope_window_and_shares(run: Run) -> None:
@@ -208,7 +208,7 @@ def test_keys_of_teams_and_for_others_in_the_store_and_through_the_service(url: 
     with serve(url) as service:
         ads = runner(service.url, ODOMETER_KEY=made["token"])
         said = ads("charge", "adult", "pure", "epsilon=0.1", "--principal", "alice").stdout
-        assert f"for      alice, asked by {made['principal']}" in said
+        assert f"for      alice, requested by {made['principal']}" in said
         ads("charge", "adult", "pure", "epsilon=0.1", "--principal", "bob", status=1)
         admin_token = json.loads(
             runner(url)("key", "create", "admin", "--store", url, "--format", "json").stdout
@@ -227,7 +227,7 @@ def test_a_frozen_dataset_is_said_to_be_so_and_goes_on_after_a_persons_word(url:
     assert "odometer unfreeze" in run("charge", "adult", "pure", "epsilon=0.1", status=3).stderr
     assert "frozen: entry 9" in run("ledger", "adult", "--last", "1").stdout
     assert "adult" in run("unfreeze", "adult", "--reason", "the backup is as old").stdout
-    assert "unfrozen, without what was lost: the backup is as old" in run("ledger", "adult").stdout
+    assert "unfrozen without the lost entries: the backup is as old" in run("ledger", "adult").stdout
     run("charge", "adult", "pure", "epsilon=0.1")
     assert "is not frozen" in run("unfreeze", "adult", "--reason", "again", status=1).stderr
 

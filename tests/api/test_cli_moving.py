@@ -141,7 +141,7 @@ def test_charges_while_the_file_is_written_are_warned_of(
 
     monkeypatch.setattr(files, "_pages", charged)
     result = run("export", url, "--out", tmp_path / "backup.ndjson")
-    assert "WARNING: entries were added to adult meanwhile" in result.stderr
+    assert "WARNING: entries were added to adult during the export" in result.stderr
     assert "stop every service" in " ".join(result.stderr.split())
 
 
@@ -149,9 +149,9 @@ def test_charges_while_the_file_is_written_are_warned_of(
     ("arguments", "code", "said"),
     [
         (("export", "sqlite:///{folder}/nothing.sqlite"), 2, "there is no ledger at"),
-        (("export", "memory://"), 2, "is lost with the process"),
+        (("export", "memory://"), 2, "ends with the process"),
         (("export", "{url}", "--dataset", "nobody"), 1, "there is no dataset 'nobody'"),
-        (("export", "{url}", "--out", "{folder}"), 2, "is no plain file"),
+        (("export", "{url}", "--out", "{folder}"), 2, "is not a regular file"),
         (("export", "{url}", "--out", "{folder}/none/file"), 2, "No such file"),
         (("export", "redis://127.0.0.1:1/0"), 3, "odometer: "),
         (("import", "{new}", "{folder}/nothing"), 2, "No such file"),

@@ -48,7 +48,7 @@ def test_scopes_lists_whom_the_dataset_was_charged_for(run: Run) -> None:
     """All kinds, or one; each with what it lost and its budget."""
     listed = run("scopes", "adult").stdout
     assert "group/sweep  ε 0.5 at δ 1e-06 if stopped now" in listed
-    assert "life is used most: 0.5 of 1" in listed
+    assert "life is the most used: 0.5 of 1" in listed
     assert "mechanism/pure" in listed
     assert "mechanism/pure" not in run("scopes", "adult", "--kind", "group").stdout
     shown = json.loads(run("scopes", "adult", "--kind", "group", "--format", "json").stdout)
@@ -78,7 +78,10 @@ def test_status_of_what_a_principal_is_called_ends_without_a_reading(service: Se
         assert "ε" not in ended.stdout
         assert "{" not in ended.stdout
         asks = f"odometer status named --scope principal/{made['principal']}"
-        assert f"nobody is principal/ann in this ledger; 'ann' is {made['principal']}: {asks}" in ended.stderr
+        assert (
+            f"there is no principal/ann in this ledger; 'ann' is the name of {made['principal']}: {asks}"
+            in ended.stderr
+        )
     assert "ε 0.25" in run("status", "named", "--scope", f"principal/{made['principal']}").stdout
     assert (
         "nothing was ever charged to principal/bob"

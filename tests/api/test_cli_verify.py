@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import Run, runner
 
-from privacy_odometer.cli.output import shown_store
+from privacy_odometer.cli.connection import shown_store
 
 
 @pytest.fixture
@@ -34,7 +34,10 @@ def test_verify_reads_the_store_that_the_url_names_and_says_so(run: Run, store: 
 def test_verify_says_that_it_asks_no_service(store: str) -> None:
     beside = runner(ODOMETER_URL="http://127.0.0.1:1", ODOMETER_STORE=store)
     for result in (beside("verify"), beside("verify", "--format", "json")):
-        assert f"ODOMETER_URL is not asked here: this reads the ledger itself, {store}." in result.stderr
+        assert (
+            f"verify reads the ledger directly and does not use ODOMETER_URL. It reads {store}."
+            in result.stderr
+        )
     assert not beside("verify", "--store", store).stderr
     assert not runner(ODOMETER_URL=store, ODOMETER_STORE=store)("verify").stderr
 
@@ -42,7 +45,7 @@ def test_verify_says_that_it_asks_no_service(store: str) -> None:
 def test_verify_says_so_before_a_ledger_that_is_not_there(tmp_path: Path) -> None:
     missing = f"sqlite:///{tmp_path / 'none.sqlite'}"
     result = runner(ODOMETER_URL="http://127.0.0.1:1", ODOMETER_STORE=missing)("verify", status=2)
-    assert "ODOMETER_URL is not asked here" in result.stderr
+    assert "does not use ODOMETER_URL" in result.stderr
     assert "there is no ledger at" in result.stderr
 
 

@@ -150,11 +150,11 @@ def test_a_charge_and_a_check_show_one_number(tmp_path: Path) -> None:
     [
         ("gaussian", "not JSON: Expecting value"),
         ("3", "give a mechanism like"),
-        ("[3]", "item 1 is no mechanism with a count"),
-        ('[{"mechanism": {"kind": "pure", "epsilon": 1}}]', "count is missing in item 1"),
+        ("[3]", "item 1 is not a charge"),
+        ('[{"mechanism": {"kind": "pure", "epsilon": 1}}]', "item 1 has no 'count'"),
         (
             '[{"mechanism": {"kind": "pure", "epsilon": 1}, "count": 1}, {"count": 2}]',
-            "mechanism is missing in item 2",
+            "item 2 has no 'mechanism'",
         ),
     ],
 )
@@ -166,3 +166,20 @@ def test_json_that_is_no_charge_is_told_with_an_example(given: str, said: str) -
         '[{"mechanism": {"kind": "gaussian", "noise_multiplier": 10}, "count": 5}, …]'
         in refused.value.message
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"charges": [], "adjacency": "zero_out"}, "field 'adjacency' is not read here, only 'charges'"),
+        ({"charges": [], "partitions": "all"}, "give it as --partition or --all-partitions"),
+        ({"mechanism": {"kind": "pure"}, "count": 1, "units": ["a"]}, "give it as --unit"),
+        ([{"mechanism": {"kind": "pure"}, "count": 1, "group": {}}], "give it as --group and --runs"),
+        ([{"mechanism": {"kind": "pure"}, "count": 1, "nonsense": 1}], "field 'nonsense'"),
+    ],
+)
+def test_a_field_in_json_that_is_not_read_is_refused_by_name(given: object, said: str) -> None:
+    """A charge never drops a field silently: whoever wrote it would be charged for something else."""
+    with pytest.raises(typer.BadParameter) as refused:
+        parsing.charges(json.dumps(given))
+    assert said in refused.value.message

@@ -1,6 +1,6 @@
-"""The command `odometer`: serve, ask, read and verify.
+"""The command `odometer`.
 
-Client commands go through `odometer_client`: to a service, or to a ledger of this machine.
+Most commands use `odometer_client`, with a service or with a ledger on this machine.
 """
 
 import io
@@ -17,7 +17,6 @@ from privacy_odometer.cli import (
     datasets,
     derived,
     events,
-    freezing,
     holds,
     keys,
     ledger,
@@ -33,7 +32,7 @@ from privacy_odometer.cli import (
 )
 
 EPILOG = (
-    "Exit status: 0 done; 1 refused or not valid; 2 wrong usage; 3 unsure or not reachable. "
+    "Exit status: 0 done; 1 refused or invalid; 2 wrong usage; 3 unknown outcome or not reachable. "
     "Release nothing unless it is 0."
 )
 
@@ -43,25 +42,25 @@ _PLAIN: Final = {
     "Input should be a valid number, unable to parse string as a number": "it is not a number",
     "Input should be": "it must be",
 }
-"""What the parser of options says, and the plain words for it."""
+"""Texts of the option parser, and plainer ones for them."""
 
 
 class _Commands(TyperGroup):
-    """The commands, whose errors are in plain words."""
+    """The commands, with plainer texts for errors in options."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
             return super().invoke(ctx)
         except typer.BadParameter as wrong:
-            for said, plain in _PLAIN.items():
-                wrong.message = wrong.message.replace(said, plain)
+            for text, plain in _PLAIN.items():
+                wrong.message = wrong.message.replace(text, plain)
             raise
 
 
 # Tracebacks without local variables: those may hold an API key.
 app = typer.Typer(
     cls=_Commands,
-    help="Keeps how much privacy each dataset has lost, and refuses what would lose too much.",
+    help="Counts the privacy loss of each dataset, and refuses releases that would exceed its budgets.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -69,19 +68,20 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
-        output.out.print(f"odometer {version('privacy-odometer')}")
+        output.console().print(f"odometer {version('privacy-odometer')}")
         raise typer.Exit
 
 
 @app.callback()
 def _command(
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    output.fit_terminal()
+    output.new_console()
 
 
 app.command("serve")(serve.serve)
@@ -101,7 +101,7 @@ app.command("status")(status.status)
 app.command("scopes")(scopes.scopes)
 app.command("ledger")(ledger.ledger)
 app.command("verify")(verify.verify)
-app.command("unfreeze")(freezing.unfreeze)
+app.command("unfreeze")(datasets.unfreeze)
 app.command("export")(transfer.export)
 app.command("import")(transfer.import_)
 app.command("convert")(charges.convert)
@@ -114,5 +114,5 @@ def main() -> None:
     """Run the command line; exits the process."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # where ε cannot be shown, the rest still is
+            stream.reconfigure(errors="replace")  # a terminal without ε still shows the rest
     app(prog_name="odometer")

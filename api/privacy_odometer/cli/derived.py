@@ -1,4 +1,4 @@
-"""`odometer derived`, `lineage`: what was made of a release, and what an entry comes of."""
+"""`odometer derived`, `lineage`: record and show what was made from a release."""
 
 from typing import Annotated, Any
 
@@ -6,9 +6,10 @@ import typer
 
 from odometer_client.connection import DEFAULT_URL
 from odometer_client.wording import mechanism_words, moment
-from privacy_odometer.cli.charges import certain
-from privacy_odometer.cli.options import Again, Dataset, Principal
-from privacy_odometer.cli.output import Format, Key, Output, Url, connected, out, print_json
+from privacy_odometer.cli.connection import connected
+from privacy_odometer.cli.options import Dataset, Format, IdempotencyKey, Key, Output, Principal, Url
+from privacy_odometer.cli.output import console, print_json
+from privacy_odometer.cli.receipts import unknown_outcome_explained
 
 
 def derived(
@@ -16,49 +17,54 @@ def derived(
     parent: Annotated[
         int,
         typer.Argument(
-            min=1, metavar="ENTRY", help="Number of the entry that it was made of.", show_default=False
+            min=1, metavar="ENTRY", help="The number of the entry that it was made from.", show_default=False
         ),
     ],
     description: Annotated[
         str,
-        typer.Argument(metavar="DESCRIPTION", help="What it is, 1 to 200 characters.", show_default=False),
+        typer.Argument(
+            metavar="DESCRIPTION", help="A description of 1 to 200 characters.", show_default=False
+        ),
     ],
     principal: Principal = None,
-    idempotency_key: Again = None,
+    idempotency_key: IdempotencyKey = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
 ) -> None:
-    """Record what was made of a release: it costs nothing, also on a closed dataset.
+    """Record something that was made from a release. It costs nothing, and also works on a closed dataset.
 
     odometer derived adult 12 "the histogram of the annual report, rounded to hundreds"
     """
     from odometer_client.keys import new_key
 
     once = idempotency_key or new_key()
-    with certain(once), connected(url, key) as client:
+    with unknown_outcome_explained(once), connected(url, key) as client:
         receipt = client.derive(dataset, parent, description, principal=principal, key=once)
     if format_ is Format.json:
         print_json(receipt)
         return
-    again = " (before, under the same key)" if receipt.replayed else ""
-    out.print(f"recorded {dataset}, entry {receipt.sequence}, made of entry {receipt.parent}{again}")
+    again = " (recorded before, under the same key)" if receipt.replayed else ""
+    console().print(f"recorded {dataset}, entry {receipt.sequence}, made from entry {receipt.parent}{again}")
     if "by" in receipt:
-        out.print(f"for      {receipt['principal']}, asked by {receipt['by']}", soft_wrap=True)
-    out.print(f"hash     {receipt['hash']}", soft_wrap=True)
+        console().print(f"for      {receipt['principal']}, requested by {receipt['by']}", soft_wrap=True)
+    console().print(f"hash     {receipt['hash']}", soft_wrap=True)
 
 
 def lineage(
     dataset: Dataset,
     entry: Annotated[
         int,
-        typer.Argument(min=1, metavar="ENTRY", help="Number of the entry.", show_default=False),
+        typer.Argument(min=1, metavar="ENTRY", help="The number of the entry.", show_default=False),
     ],
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
 ) -> None:
-    """Show what an entry comes of, and what was made of it."""
+    """Show what an entry was made from, and what was made from it.
+
+    The entries that it comes from are listed above it, and those that were made from it below.
+    """
     with connected(url, key) as client:
         found = client.lineage(dataset, entry)
     if format_ is Format.json:
@@ -72,12 +78,14 @@ def lineage(
 
 
 def _line(mark: str, item: dict[str, Any]) -> None:
-    out.print(f"{mark}{item['sequence']:>6}  {moment(item['time'])}  {_said(item)}, by {item['principal']}")
+    console().print(
+        f"{mark}{item['sequence']:>6}  {moment(item['time'])}  {_description(item)}, by {item['principal']}"
+    )
 
 
-def _said(item: dict[str, Any]) -> str:
-    """What it is: made of another, or what it was charged."""
+def _description(item: dict[str, Any]) -> str:
+    """The description of something derived, or the charges of a release."""
     if item["parent"] is not None:
-        return f"made of entry {item['parent']}: {item['description']}"
+        return f"made from entry {item['parent']}: {item['description']}"
     charges = (f"{one['count']} × {mechanism_words(one['mechanism'])}" for one in item["charges"])
     return f"{item['type']} {'; '.join(charges)}"

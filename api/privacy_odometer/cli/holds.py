@@ -1,4 +1,4 @@
-"""`odometer hold`, `settle`, `holds`: charges ahead of the work, settled for what was used."""
+"""`odometer hold`, `settle`, `holds`: charge ahead of the work, then settle for what was used."""
 
 from typing import Annotated
 
@@ -7,27 +7,32 @@ import typer
 from odometer_client.connection import DEFAULT_URL
 from odometer_client.wording import mechanism_words, moment
 from privacy_odometer.cli import parsing
-from privacy_odometer.cli.charges import certain, in_epsilon, loss_line, show_receipt
+from privacy_odometer.cli.budget_tables import budget_blocks
+from privacy_odometer.cli.connection import connected
 from privacy_odometer.cli.options import (
     Adjacency,
-    Again,
     AllPartitions,
     Count,
     Dataset,
+    Format,
     GroupName,
+    IdempotencyKey,
     Json,
+    Key,
     Kind,
+    Output,
     Parameters,
     Partition,
     Principal,
     Runs,
     Unit,
-    about,
-    asked,
+    Url,
+    charge_options,
     reads_several,
+    requested,
 )
-from privacy_odometer.cli.output import Format, Key, Output, Url, connected, out, print_json
-from privacy_odometer.cli.tables import budget_blocks
+from privacy_odometer.cli.output import console, print_json
+from privacy_odometer.cli.receipts import in_epsilon, loss_line, show_receipt, unknown_outcome_explained
 
 
 def hold(
@@ -39,8 +44,8 @@ def hold(
             "--expires-in-s",
             parser=parsing.duration_s,
             metavar="TIME",
-            help="How long it can be settled, as 7d, 12h, 30m, 45s or seconds; afterwards all of it is spent "
-            "for good. At most a year.",
+            help="How long the hold can be settled, as 7d, 12h, 30m, 45s or seconds; at most a year. "
+            "After that all of it stays spent.",
         ),
     ],
     mechanism: Kind = None,
@@ -54,23 +59,23 @@ def hold(
     group: GroupName = None,
     runs: Runs = None,
     principal: Principal = None,
-    idempotency_key: Again = None,
+    idempotency_key: IdempotencyKey = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
 ) -> None:
-    """Charge ahead of the work. It is spent from now on; `odometer settle` gives back what was not used.
+    """Charge ahead of the work. It counts as spent; `odometer settle` gives back what was not used.
 
     odometer hold adult gaussian noise_multiplier=10 --count 100 --expires-in 1d
     """
     from odometer_client.keys import new_key
 
-    what, times = asked(mechanism, parameters, count, json_)
-    options = about(adjacency, partition, all_partitions, group, runs, principal)
+    mechanisms, times = requested(mechanism, parameters, count, json_)
+    options = charge_options(adjacency, partition, all_partitions, group, runs, principal)
     once = idempotency_key or new_key()
-    with certain(once), connected(url, key) as client:
+    with unknown_outcome_explained(once), connected(url, key) as client:
         receipt = client.hold(
-            dataset, what, times, expires_in_s=expires_in_s, key=once, units=unit, **options
+            dataset, mechanisms, times, expires_in_s=expires_in_s, key=once, units=unit, **options
         )
         if format_ is Format.json:
             print_json(receipt)
@@ -90,7 +95,8 @@ def settle(
         typer.Argument(
             min=0,
             metavar="USED…",
-            help="How many releases went out, of all runs; of a list, a number for each of its charges.",
+            help="The number of releases that went out, in all runs together; for a list of charges, one "
+            "number for each charge.",
             show_default=False,
         ),
     ],
@@ -98,13 +104,13 @@ def settle(
     key: Key = None,
     format_: Output = Format.text,
 ) -> None:
-    """Charge a hold for what was used of it, once, and give back the rest.
+    """Charge a hold for what was used, and give back the rest. A hold is settled once.
 
-    Never say fewer than went out. The same again changes nothing.
+    Never give fewer releases than went out. Settling again with the same numbers changes nothing.
 
     odometer settle adult 2.1f0c9a3e 37
 
-    USED counts releases: of 5 runs of 100 steps, 3 that started are 300.
+    USED counts releases: if 3 of 5 runs of 100 steps were started, it is 300.
     """
     with connected(url, key) as client:
         settled = client.settle(dataset, hold_id, used[0] if len(used) == 1 else used)
@@ -112,23 +118,25 @@ def settle(
         print_json(settled)
         return
     if settled.replayed:
-        out.print("It was settled before, for the same:")
+        console().print("It was settled before, with the same numbers:")
     counts = ", ".join(f"{mine} of {held}" for mine, held in zip(settled.used, settled.held, strict=True))
-    out.print(f"settled  {dataset}, hold {hold_id}: {counts} used, entry {settled['sequence']}")
+    console().print(f"settled  {dataset}, hold {hold_id}: {counts} used, entry {settled['sequence']}")
     budget_blocks(settled.left)
 
 
 def holds(dataset: Dataset, url: Url = DEFAULT_URL, key: Key = None, format_: Output = Format.text) -> None:
-    """List the holds that can still be settled. They are part of what is spent."""
+    """List the holds that can still be settled. They count as spent."""
     with connected(url, key) as client:
         found = client.holds(dataset)
     if format_ is Format.json:
         print_json(found)
         return
     for item in found:
-        what = "; ".join(f"{one['count']} × {mechanism_words(one['mechanism'])}" for one in item.charges)
+        charges = "; ".join(f"{one['count']} × {mechanism_words(one['mechanism'])}" for one in item.charges)
         group = f", {item['group']['runs']} runs of {item['group']['name']}" if item["group"] else ""
-        out.print(f"{item.id:>6}  until {moment(item.expires)}  {what}{group}")
-        out.print(f"        by {item['by'] or item.principal}, loss {loss_line(item['loss'])}", style="dim")
+        console().print(f"{item.id:>6}  until {moment(item.expires)}  {charges}{group}")
+        console().print(
+            f"        by {item['by'] or item.principal}, loss {loss_line(item['loss'])}", style="dim"
+        )
     if not found:
-        out.print("No hold is open.")
+        console().print("No hold is open.")

@@ -1,4 +1,4 @@
-"""`odometer ledger`: the entries of a dataset."""
+"""`odometer ledger`: the entries of a dataset, as text, JSON or CSV."""
 
 import csv
 import itertools
@@ -13,7 +13,9 @@ import typer
 from odometer_client.connection import DEFAULT_URL
 from odometer_client.wording import mechanism_words, moment
 from privacy_odometer.cli import parsing
-from privacy_odometer.cli.output import Key, Url, connected, out
+from privacy_odometer.cli.connection import connected
+from privacy_odometer.cli.options import Dataset, Key, Url
+from privacy_odometer.cli.output import console
 
 if TYPE_CHECKING:
     from odometer_client import Client
@@ -30,21 +32,20 @@ class LedgerFormat(StrEnum):
 
 
 def ledger(
-    dataset: Annotated[
-        str, typer.Argument(metavar="DATASET", help="The dataset's name.", show_default=False)
-    ],
-    after: Annotated[int, typer.Option(min=0, metavar="N", help="Entries after this number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="So many of them.")] = 50,
+    dataset: Dataset,
+    after: Annotated[int, typer.Option(min=0, metavar="N", help="Show the entries after this number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="The number of entries.")] = 50,
     last: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The last N entries instead.", show_default=False)
+        int | None,
+        typer.Option(min=1, metavar="N", help="Show the last N entries instead.", show_default=False),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All of them, however many.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show all entries, however many.")] = False,
     format_: Annotated[
         LedgerFormat,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="text; json: whole entries, one document a line; csv: one row an entry, for spreadsheets.",
+            help="text; json: one whole entry per line; csv: one row per entry, for spreadsheets.",
         ),
     ] = LedgerFormat.text,
     json_: Annotated[bool, typer.Option("--json", hidden=True)] = False,
@@ -52,14 +53,14 @@ def ledger(
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """Show the entries, oldest first, page by page."""
+    """Show the entries, the oldest first, page by page."""
     if json_ and csv_:
         raise typer.BadParameter("give either --json or --csv")
     json_, csv_ = json_ or format_ is LedgerFormat.json, csv_ or format_ is LedgerFormat.csv
     with connected(url, key) as client:
         if last is not None:
             after, limit = _before(client, dataset, last), last
-        # One more than asked for tells whether there are others.
+        # One entry more than requested shows whether there are others.
         found: Iterable[Mapping[str, Any]] = client.ledger(
             dataset, after, limit=1000 if all_ else min(limit + 1, 1000)
         )
@@ -73,7 +74,7 @@ def ledger(
             _print(counted)
         following = None if all_ else next(iter(found), None)
     if following is not None and not (json_ or csv_):
-        out.print(f"More: --after {counted.sequence}")
+        console().print(f"More: --after {counted.sequence}")
 
 
 def _before(client: "Client", dataset: str, last: int) -> int:
@@ -82,13 +83,13 @@ def _before(client: "Client", dataset: str, last: int) -> int:
 
     try:
         end = int(client.dataset(dataset)["sequence"])
-    except LedgerRolledBack:  # of a frozen dataset there is the ledger alone
+    except LedgerRolledBack:  # a frozen dataset can be read only through its ledger
         end = max((int(item["sequence"]) for item in client.ledger(dataset)), default=0)
     return max(0, end - last)
 
 
 class _Counted:
-    """Entries, remembering the last one's number."""
+    """Iterates over entries and keeps the number of the last one."""
 
     def __init__(self, items: Iterable[Mapping[str, Any]]) -> None:
         self._items = items
@@ -103,8 +104,8 @@ class _Counted:
 def _print(items: Iterable[Mapping[str, Any]]) -> None:
     for item in items:
         entry = item["entry"]
-        out.print(f"{item['sequence']:>6}  {moment(entry['time'])}  {said_of(entry)}")
-        out.print(f"        by {entry.get('principal', '')}, {item['hash'][:16]}", style="dim")
+        console().print(f"{item['sequence']:>6}  {moment(entry['time'])}  {summary(entry)}")
+        console().print(f"        by {entry.get('principal', '')}, {item['hash'][:16]}", style="dim")
 
 
 def _write_csv(items: Iterable[Mapping[str, Any]]) -> None:
@@ -112,23 +113,23 @@ def _write_csv(items: Iterable[Mapping[str, Any]]) -> None:
     writer.writerow(_COLUMNS)
     for item in items:
         entry = item["entry"]
-        values = {**entry, "sequence": item["sequence"], "hash": item["hash"], "what": said_of(entry)}
+        values = {**entry, "sequence": item["sequence"], "hash": item["hash"], "what": summary(entry)}
         writer.writerow([_cell(values.get(column, "")) for column in _COLUMNS])
 
 
 def _cell(value: Any) -> Any:
-    """A caller chose the idempotency key: no spreadsheet may run it as a formula."""
+    """A cell that no spreadsheet runs as a formula: callers choose their idempotency keys."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
-def said_of(entry: Mapping[str, Any]) -> str:
-    """An entry in one line."""
-    say = _LINES.get(entry["type"])
-    return str(entry["type"]) if say is None else say(entry)
+def summary(entry: Mapping[str, Any]) -> str:
+    """An entry as one line of text."""
+    line = _LINES.get(entry["type"])
+    return str(entry["type"]) if line is None else line(entry)
 
 
 def _opened(entry: Mapping[str, Any]) -> str:
-    budgets = ", ".join(parsing.budget_said(budget["budget"]) for budget in entry.get("budgets", {}).values())
+    budgets = ", ".join(parsing.budget_text(budget["budget"]) for budget in entry.get("budgets", {}).values())
     partitions = f", partitions: {', '.join(entry['partitions'])}" if entry.get("partitions") else ""
     return f"opened, budgets: {budgets or 'none, no limit'}{partitions}"
 
@@ -144,26 +145,26 @@ def _settled(entry: Mapping[str, Any]) -> str:
 
 def _charges(entry: Mapping[str, Any]) -> str:
     command = entry["command"]
-    said = "; ".join(f"{item['count']} × {mechanism_words(item['mechanism'])}" for item in command["charges"])
+    text = "; ".join(f"{item['count']} × {mechanism_words(item['mechanism'])}" for item in command["charges"])
     if (partitions := command.get("partitions")) is not None:
-        said += f", on {'all partitions' if partitions == 'all' else ', '.join(partitions)}"
+        text += f", on {'all partitions' if partitions == 'all' else ', '.join(partitions)}"
     if (group := command.get("group")) is not None:
-        said += f", {group['runs']} runs of {group['name']}"
-    return said + _asked(entry)
+        text += f", {group['runs']} runs of {group['name']}"
+    return text + _requester(entry)
 
 
-def _asked(entry: Mapping[str, Any]) -> str:
-    """Who asked, where it was on somebody's behalf."""
-    return f", asked by {entry['by']}" if entry.get("by") else ""
+def _requester(entry: Mapping[str, Any]) -> str:
+    """Who sent the request, if another principal was charged."""
+    return f", requested by {entry['by']}" if entry.get("by") else ""
 
 
 def _derived(entry: Mapping[str, Any]) -> str:
     command = entry["command"]
-    return f"made of entry {command['parent']}: {command['description']}{_asked(entry)}"
+    return f"made from entry {command['parent']}: {command['description']}{_requester(entry)}"
 
 
 def _step(entry: Mapping[str, Any]) -> str:
-    """What a charge did of a session."""
+    """The step of a session that a charge paid for."""
     step = entry["command"].get("session")
     if step is None:
         return ""
@@ -174,7 +175,7 @@ def _step(entry: Mapping[str, Any]) -> str:
 
 
 def _answer(step: Mapping[str, Any], charges: Iterable[Mapping[str, Any]]) -> str:
-    """An answer of a sparse vector's run, or of votes, where each query is a run of its own."""
+    """The answer that was charged: in a run of a sparse vector, or to a query on votes."""
     if all(item["mechanism"]["kind"] == "above_threshold" for item in charges):
         return f"above in run {step['run']}"
     return f"query {step['run']} {'answered' if step['above'] else 'without consensus, not answered'}"
@@ -185,17 +186,17 @@ _LINES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "charged": lambda entry: f"{_step(entry)}charged {_charges(entry)}",
     "held": lambda entry: f"held {_charges(entry)}, until {moment(entry['expires'])}",
     "settled": _settled,
-    "budget_set": lambda entry: f"budget set: {parsing.budget_said(entry['entry']['budget'])}",
+    "budget_set": lambda entry: f"budget set: {parsing.budget_text(entry['entry']['budget'])}",
     "partitions_added": lambda entry: f"partitions added: {', '.join(entry['partitions'])}",
     "session_closed": lambda entry: (
         f"session {entry['session']} closed, {entry['above']} above its threshold"
     ),
     "carried": lambda entry: (
-        f"windows count what is open: {len(entry['holds'])} holds, {len(entry['sessions'])} sessions"
+        f"carried into the new windows: {len(entry['holds'])} holds, {len(entry['sessions'])} sessions"
     ),
     "derived": _derived,
     "closed": lambda _: "closed: no more charges",
-    "frozen": lambda entry: f"frozen: entry {entry['seen'][0]} was there and is gone or differs",
-    "unfrozen": lambda entry: f"unfrozen, without what was lost: {entry['reason']}",
+    "frozen": lambda entry: f"frozen: entry {entry['seen'][0]} is missing or was changed",
+    "unfrozen": lambda entry: f"unfrozen without the lost entries: {entry['reason']}",
 }
-"""How an entry of each type is said in one line; any other is its type."""
+"""The line for an entry of each type. Other entries are shown as their type."""

@@ -1,4 +1,4 @@
-"""`odometer mechanisms`: what can be charged."""
+"""`odometer mechanisms`: the mechanisms that can be charged."""
 
 from typing import Annotated
 
@@ -6,21 +6,24 @@ import typer
 
 from odometer_client.connection import DEFAULT_URL
 from privacy_odometer.cli import errors, parsing
-from privacy_odometer.cli.output import Format, Key, Output, Url, connected, end, indented, out, print_json
+from privacy_odometer.cli.connection import connected
+from privacy_odometer.cli.errors import end
+from privacy_odometer.cli.options import Format, Key, Output, Url
+from privacy_odometer.cli.output import console, print_indented, print_json
 
 
 def mechanisms(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="[KIND]", help="One of them, with its parameters.", show_default=False),
+        typer.Argument(metavar="[KIND]", help="Show one mechanism, with its parameters.", show_default=False),
     ] = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     format_: Output = Format.text,
 ) -> None:
-    """List what can be charged; with a kind, its parameters, formula and source.
+    """List the mechanisms that can be charged; for one kind also its parameters, formula and source.
 
-    Without a service: --url memory://
+    With --url memory:// no service is needed.
     """
     with connected(url, key) as client:
         found = client.mechanisms()
@@ -36,16 +39,18 @@ def mechanisms(
         print_json(found)
         return
     for item in found:
-        out.print(item["kind"], style="bold")
-        indented(f"{item['summary']}")
+        console().print(item["kind"], style="bold")
+        print_indented(f"{item['summary']}")
         if kind is not None:
             for name, field in item["schema"]["properties"].items():
                 if name != "kind":
-                    indented(f"{name}: {' '.join(field.get('description', '').split())}")
-            indented(f"valid under {', '.join(item['adjacency'])}")
-            indented(f"loss: {item['formula']}")
-            indented(f"source: {item['source']}")
+                    print_indented(f"{name}: {' '.join(field.get('description', '').split())}")
+            print_indented(f"valid under {', '.join(item['adjacency'])}")
+            print_indented(f"loss: {item['formula']}")
+            print_indented(f"source: {item['source']}")
             if item.get("avoid"):
-                indented(f"not for: {item['avoid']}")
+                print_indented(f"not for: {item['avoid']}")
         for example in item["examples"]:
-            out.print(f"  odometer charge DATASET {parsing.typed(example)}", soft_wrap=True, style="dim")
+            console().print(
+                f"  odometer charge DATASET {parsing.typed(example)}", soft_wrap=True, style="dim"
+            )

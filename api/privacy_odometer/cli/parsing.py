@@ -1,6 +1,6 @@
-"""Mechanisms and budgets as words on a command line, to and from their JSON documents.
+"""Mechanisms and budgets as arguments of a command, to and from their JSON documents.
 
-Numbers are kept exactly: what a float would round is refused, not rounded.
+Numbers are used exactly as written. A number that a float would round is refused.
 """
 
 import json
@@ -21,35 +21,44 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 _DIGITS_MAX: Final = 400
 _WHOLE_MAX: Final = 2**53
-"""Up to here every whole number is a float of its own."""
+"""Up to here floats represent every whole number exactly."""
 _DURATION: Final = re.compile(r"(\d{1,12})([dhms]?)")
 _TOKEN: Final = re.compile(r"^\W*po_|po_[\w-]{16}", re.IGNORECASE)
-"""What looks like the secret of a key."""
+"""Text that looks like a key's token."""
 _SECONDS: Final = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
 _CHARGES: Final = (
     'give a mechanism like {"kind": "gaussian", "noise_multiplier": 10}, '
     'or a list like [{"mechanism": {"kind": "gaussian", "noise_multiplier": 10}, "count": 5}, …]'
 )
+_OPTIONS: Final = {
+    "adjacency": "--adjacency",
+    "partitions": "--partition or --all-partitions",
+    "units": "--unit",
+    "group": "--group and --runs",
+    "principal": "--principal",
+    "expires_in_s": "--expires-in",
+}
+"""Fields of a charge's request that are options of the command."""
 _WITHIN: Final = {"base": "{", "mechanisms": "["}
-"""Parameters that hold mechanisms, and how their JSON begins."""
+"""Parameters that contain mechanisms, and the first letter of their JSON."""
 
 
 def number(text: str) -> float:
-    """A number, exactly as written. Raises BadParameter for none, and for one that would be rounded."""
+    """A number, exactly as written. Raises BadParameter, also for a number that would be rounded."""
     if len(text) > _DIGITS_MAX or not _NUMBER.fullmatch(text):
         raise typer.BadParameter(f"{text[:80]!r} is not a number{as_share(text[:80])}")
     if _WHOLE.fullmatch(text) and (value := int(text)) != 0:
         return value
     kept = float(text)
     if abs(kept) == float("inf") or not _same(kept, text):
-        raise typer.BadParameter(f"{text!r} has more digits than can be kept exactly{_near(kept, text)}")
+        raise typer.BadParameter(f"{text!r} cannot be stored exactly{_near(kept, text)}")
     if kept != 0 and abs(kept) <= _WHOLE_MAX and kept.is_integer():
-        return int(kept)  # 6e4 is a whole number, where one is asked for
+        return int(kept)  # 6e4 is a whole number where one is required
     return 0 if _WHOLE.fullmatch(text) and not text.startswith("-") else kept
 
 
 def _near(kept: float, text: str) -> str:
-    """The nearest numbers below and above: which of them is the safe side depends on what the number is."""
+    """The nearest numbers below and above. Which of them is the safe side depends on the parameter."""
     if abs(kept) == float("inf"):
         return ""
     try:
@@ -58,13 +67,13 @@ def _near(kept: float, text: str) -> str:
         above = not text.startswith("-")
     other = math.nextafter(kept, math.inf if above else -math.inf)
     low, high = sorted((kept, other))
-    return f": write {low!r} or {high!r}, the nearest that can, whichever loses no less"
+    return f": write {low!r} or {high!r}, the nearest numbers that can, whichever counts more loss"
 
 
 def _same(kept: float, text: str) -> bool:
     try:
         return Decimal(repr(kept)) == Decimal(text)
-    except InvalidOperation:  # an exponent of twenty digits: nothing that a float holds, unless it is 0
+    except InvalidOperation:  # an exponent of twenty digits: no float has it, except 0
         return not kept and not re.search("[1-9]", re.split("[eE]", text)[0])
 
 
@@ -73,21 +82,21 @@ def duration_s(text: str | int) -> int:
     found = _DURATION.fullmatch(str(text))
     if found is None or int(found[1]) < 1:
         raise typer.BadParameter(
-            f"{str(text)[:80]!r} is no time: write 7d, 12h, 30m, 45s, or whole seconds from 1"
+            f"{str(text)[:80]!r} is not a duration: write 7d, 12h, 30m, 45s, or whole seconds from 1"
         )
     return int(found[1]) * _SECONDS[found[2]]
 
 
 def overlap_s(text: str | int) -> int:
-    """As `duration_s`, or 0. Raises BadParameter."""
+    """Seconds as in `duration_s`, or 0. Raises BadParameter."""
     return 0 if str(text) == "0" else duration_s(text)
 
 
 def identity(text: str) -> str:
-    """An id as given. Raises BadParameter for a key's token: it is not sent, and not repeated."""
+    """An id. Raises BadParameter for a key's token, which is neither sent nor printed."""
     if _TOKEN.search(text):
         raise typer.BadParameter(
-            "that is a token, not an id: ids begin with k_ or p_, see `odometer key list`"
+            "that is a token, not an id: ids begin with k_ or p_; `odometer key list` shows them"
         )
     return text
 
@@ -104,21 +113,21 @@ def mechanism(kind: str, parameters: Iterable[str]) -> dict[str, Any]:
 
 
 def _how_within(word: str, path: str, value: str) -> str:
-    """How a mechanism within another one is written; `value` is what stood where it belongs."""
+    """How to write a mechanism inside another one; `value` was given in its place."""
     if path.endswith("mechanisms"):
         return (
-            f"{word!r}: a list of mechanisms is JSON, {path}='[{{\"kind\": …}}, …]', "
-            "or all of it in --from-json"
+            f"{word!r}: write a list of mechanisms as JSON, {path}='[{{\"kind\": …}}, …]', "
+            "or the whole mechanism in --from-json"
         )
     kind = value if value.isidentifier() else "gaussian"
     return (
         f"{word!r}: write {path}.kind={kind} and its parameters likewise, such as "
-        f"{path}.noise_multiplier=1.1, or all of it in --from-json"
+        f"{path}.noise_multiplier=1.1, or the whole mechanism in --from-json"
     )
 
 
 def assignments(items: Iterable[str]) -> dict[str, Any]:
-    """`a=1 b.c=x` as a document: a point goes one level down. Raises BadParameter."""
+    """The document of `a=1 b.c=x`; a point goes one level down. Raises BadParameter."""
     document: dict[str, Any] = {}
     for item in items:
         path, equals, value = item.partition("=")
@@ -129,9 +138,9 @@ def assignments(items: Iterable[str]) -> dict[str, Any]:
         for folder in folders:
             place = place.setdefault(folder, {})
             if not isinstance(place, dict):
-                raise typer.BadParameter(f"{item!r}: {folder} has a value already")
+                raise typer.BadParameter(f"{item!r}: {folder!r} already has a value")
         if last in place:
-            raise typer.BadParameter(f"{item!r}: {path} is given twice")
+            raise typer.BadParameter(f"{item!r}: {path!r} is given twice")
         place[last] = _value(value)
     return document
 
@@ -155,12 +164,12 @@ def budget(text: str) -> dict[str, Any]:
 
 
 def budget_parts(items: Iterable[str]) -> dict[str, Any]:
-    """What a budget says of itself, from `epsilon=3`, `scope=team/*`, `window=day`, `reserved=team:0.3`."""
+    """A budget's fields from `epsilon=3`, `scope=team/*`, `window=day`, `reserved=team:0.3`."""
     return assignments(_reserved(item) for item in items)
 
 
 def _reserved(item: str) -> str:
-    """`reserved=team:share` as the path that it is: one team's share among others."""
+    """`reserved=team:share` as the path `reserved.team=share`; other items unchanged."""
     name, equals, share = item.partition("=")
     if name != "reserved" or share.startswith("{"):
         return item
@@ -170,8 +179,8 @@ def _reserved(item: str) -> str:
     return f"reserved.{team}={part}"
 
 
-def budget_said(document: Mapping[str, Any]) -> str:
-    """A budget's document as the words that `budget` takes; without a workload, which has none."""
+def budget_text(document: Mapping[str, Any]) -> str:
+    """A budget's document as the text that `budget` reads, without its workload."""
     parts = []
     for name, value in document.items():
         if name == "reserved":
@@ -182,9 +191,13 @@ def budget_said(document: Mapping[str, Any]) -> str:
 
 
 def charges(text: str) -> list[tuple[Mapping[str, Any], int]] | dict[str, Any]:
-    """What `--json` holds: one mechanism's document, or a list of charges. `-` reads it from stdin."""
+    """The value of `--from-json`: a mechanism's document, or a list of charges. `-` reads standard input.
+
+    Raises BadParameter, also for a field that would not be used.
+    """
     document = read_json(sys.stdin.read() if text == "-" else text, f"; {_CHARGES}")
     if isinstance(document, dict) and "charges" in document:
+        _refuse_unused(document, {"charges"})
         document = document["charges"]
     elif isinstance(document, dict) and "mechanism" in document:
         document = [document]
@@ -194,15 +207,26 @@ def charges(text: str) -> list[tuple[Mapping[str, Any], int]] | dict[str, Any]:
         raise typer.BadParameter(_CHARGES)
     for place, item in enumerate(document, 1):
         if not isinstance(item, dict):
-            raise typer.BadParameter(f"item {place} is no mechanism with a count: {_CHARGES}")
+            raise typer.BadParameter(f"item {place} is not a charge: {_CHARGES}")
         for name in ("mechanism", "count"):
             if name not in item:
-                raise typer.BadParameter(f"{name} is missing in item {place}: {_CHARGES}")
+                raise typer.BadParameter(f"item {place} has no {name!r}: {_CHARGES}")
+        _refuse_unused(item, {"mechanism", "count"})
     return [(item["mechanism"], item["count"]) for item in document]
 
 
+def _refuse_unused(document: Mapping[str, Any], used: set[str]) -> None:
+    """Raise BadParameter for a field of a request that has to be an option here."""
+    for name in document:
+        if name not in used:
+            option = _OPTIONS.get(name)
+            instead = f"give it as {option}" if option else "leave it out"
+            fields = " and ".join(repr(field) for field in sorted(used))
+            raise typer.BadParameter(f"field {name!r} is not read here, only {fields}: {instead}")
+
+
 def read_json(text: str, example: str = "") -> Any:
-    """Strict JSON with its numbers exact. Raises BadParameter, which ends with the `example`."""
+    """Strict JSON with exact numbers. Raises BadParameter, whose text ends with the `example`."""
     try:
         return json.loads(
             text, parse_float=number, parse_constant=_no_constant, object_pairs_hook=_no_duplicates
@@ -212,7 +236,7 @@ def read_json(text: str, example: str = "") -> Any:
 
 
 def typed(document: Mapping[str, Any]) -> str:
-    """A mechanism's document as the words that `mechanism` takes, quoted for a shell."""
+    """A mechanism's document as the arguments of a command, quoted for a shell."""
     return shlex.join([str(document.get("kind")), *parameter_words("", document)])
 
 
@@ -234,5 +258,7 @@ def _no_constant(name: str) -> NoReturn:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
-        raise typer.BadParameter("a key stands twice in one object")
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise typer.BadParameter(f"duplicate key {twice[:80]!r} in a JSON object")
     return document

@@ -1,4 +1,4 @@
-"""`odometer scopes`: whom a dataset was charged for, each with what it has lost."""
+"""`odometer scopes`: the principals, teams and groups that were charged, and their losses."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,12 +8,13 @@ import typer
 
 from odometer_client.connection import DEFAULT_URL
 from odometer_client.wording import up
-from privacy_odometer.cli.options import Dataset
-from privacy_odometer.cli.output import Format, Key, Output, Url, connected, indented, out, print_json
+from privacy_odometer.cli.connection import connected
+from privacy_odometer.cli.options import Dataset, Format, Key, Output, Url
+from privacy_odometer.cli.output import console, print_indented, print_json
 
 
 class Kind(StrEnum):
-    """What scopes are listed by."""
+    """The kinds of scopes that can be listed."""
 
     PRINCIPAL = "principal"
     TEAM = "team"
@@ -22,7 +23,7 @@ class Kind(StrEnum):
     MECHANISM = "mechanism"
 
 
-_MANY: Final = {Kind.MECHANISM: "kinds of mechanism"}
+_PLURALS: Final = {Kind.MECHANISM: "kinds of mechanism"}
 
 
 def scopes(
@@ -31,7 +32,7 @@ def scopes(
         Kind | None,
         typer.Option(
             metavar="KIND",
-            help="principal, team, group, partition or mechanism; all of them unless given.",
+            help="principal, team, group, partition or mechanism. Default: all of them.",
             show_default=False,
         ),
     ] = None,
@@ -43,7 +44,7 @@ def scopes(
 
     odometer scopes adult --kind group
 
-    One of them in full: `odometer status adult --scope group/sweep`. Units are not listed.
+    `odometer status adult --scope group/sweep` shows one of them in full. Units are not listed.
     """
     with connected(url, key) as client:
         found = {one: list(client.scopes(dataset, one.value)) for one in ([kind] if kind else Kind)}
@@ -54,14 +55,14 @@ def scopes(
         for item in items:
             _one(item)
     if not any(found.values()):
-        what = _MANY.get(kind, f"{kind.value}s") if kind else "scopes"
-        out.print(f"No {what} of {dataset} were charged yet.")
+        plural = _PLURALS.get(kind, f"{kind.value}s") if kind else "scopes"
+        console().print(f"No {plural} of {dataset} were charged yet.")
 
 
 def _one(item: Mapping[str, Any]) -> None:
-    out.print(f"{item['scope']}  ε {up(item['if_stopped_now'])} at δ {item['delta']:g} if stopped now")
+    console().print(f"{item['scope']}  ε {up(item['if_stopped_now'])} at δ {item['delta']:g} if stopped now")
     tightest = item.get("tightest")
     if tightest:
-        left = f"{tightest['budget']} is used most: {up(tightest['spent'])} of {tightest['limit']:g}"
+        left = f"{tightest['budget']} is the most used: {up(tightest['spent'])} of {tightest['limit']:g}"
         more = f", of {item['budgets']} budgets" if item["budgets"] > 1 else ""
-        indented(f"{left}{more}", 4, "dim")
+        print_indented(f"{left}{more}", 4, "dim")

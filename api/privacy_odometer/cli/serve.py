@@ -1,4 +1,4 @@
-"""`odometer serve`: one process that keeps a ledger and answers over HTTP."""
+"""`odometer serve`: the service, one process that keeps a ledger and answers over HTTP."""
 
 import errno
 import logging
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from privacy_odometer.cli import errors
-from privacy_odometer.cli.output import end, shown_store
+from privacy_odometer.cli.connection import shown_store
+from privacy_odometer.cli.errors import end
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -21,48 +22,55 @@ log = logging.getLogger("odometer.api")
 
 BACKLOG: Final = 2048
 GRACE_S: Final = 10
-"""Seconds that requests under way have to end, once the service is told to."""
+"""Seconds that running requests have to end after the service was told to stop."""
 FILES: Final = 200
-"""Files that the service has open beside its connections."""
+"""Open files that the service needs beside its connections."""
 KEEP_ALIVE_S: Final = 75
-"""Seconds an idle connection is kept: longer than clients keep theirs, so that they close first."""
+"""Seconds that an idle connection is kept. Longer than clients keep theirs, so that they close first."""
 
 
 def serve(
     host: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on; ODOMETER_HOST.")
+        str | None, typer.Option(metavar="ADDRESS", help="The address to listen on. Setting: ODOMETER_HOST.")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one; ODOMETER_PORT."),
+        typer.Option(
+            min=0, max=65535, metavar="N", help="The port; 0 takes a free one. Setting: ODOMETER_PORT."
+        ),
     ] = None,
     store: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where the ledger is kept; ODOMETER_STORE.")
+        str | None, typer.Option(metavar="URL", help="The store of the ledger. Setting: ODOMETER_STORE.")
     ] = None,
     allow_volatile_store: Annotated[
         bool | None,
         typer.Option(
             "--allow-volatile-store",
             show_default=False,
-            help="Serve even on a Redis that may lose what it acknowledged; ODOMETER_ALLOW_VOLATILE_STORE.",
+            help="Serve even on a Redis that may lose acknowledged writes. Setting: "
+            "ODOMETER_ALLOW_VOLATILE_STORE.",
         ),
     ] = None,
     witness: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
-            help="What remembers how far the ledger was, elsewhere than that; ODOMETER_WITNESS.",
+            help="A file, apart from the store, that records the last entries of the ledger, so that an "
+            "older copy is recognised. Setting: ODOMETER_WITNESS.",
         ),
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="critical to debug; ODOMETER_LOG_LEVEL.")
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help="critical, error, warning, info or debug. Setting: ODOMETER_LOG_LEVEL."
+        ),
     ] = None,
 ) -> None:
-    """Keep a ledger and answer over HTTP, until told to end.
+    """Run the service: keep a ledger and answer over HTTP until stopped.
 
-    The first start on a new ledger prints an admin key, once. Defaults: 127.0.0.1, port 8790,
-    sqlite:///data/ledger.sqlite. Exit status: 70 when the ledger thread died, 78 when the settings or this
-    machine do not let it start, 3 when the ledger cannot be opened for certain.
+    The first start on a new ledger prints an admin key, only once. Defaults: 127.0.0.1, port 8790,
+    sqlite:///data/ledger.sqlite. Exit status 3: the ledger cannot be opened safely; 70: the ledger thread
+    died; 78: the service cannot start with these settings or on this machine.
     """
     given = {
         "host": host,
@@ -89,7 +97,7 @@ def serve(
 
 
 def read_settings(**given: Any) -> "Settings":
-    """The settings of the environment, with what was given instead; wrong ones end the command."""
+    """The settings of the environment; `given` replaces them. An invalid one ends the command."""
     from pydantic import ValidationError
 
     from privacy_odometer.settings import Settings
@@ -101,7 +109,7 @@ def read_settings(**given: Any) -> "Settings":
             f"  {_named(item['loc'], given)}: {item['msg']}, got {item['input']!r}"
             for item in error.errors(include_url=False)
         ]
-        end("\n".join(["a setting is not valid", *wrong]), errors.CONFIGURATION)
+        end("\n".join(["a setting is invalid", *wrong]), errors.CONFIGURATION)
 
 
 def _named(location: tuple[int | str, ...], given: dict[str, Any]) -> str:
@@ -110,14 +118,14 @@ def _named(location: tuple[int | str, ...], given: dict[str, Any]) -> str:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket: before the ledger is touched, so that a taken port changes nothing."""
+    """A listening socket. It comes before the ledger, so that a port in use changes nothing."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
-            # Now, and not when the service is ready: of two on one port the second is told at once.
+            # Listen now, and not when the service is ready: a second service on this port then fails at once.
             listener.listen(BACKLOG)
         except OSError:
             listener.close()
@@ -129,22 +137,24 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _cannot_listen(host: str, port: int, error: OSError) -> NoReturn:
     why = {
-        errno.EADDRINUSE: "it is in use. Is another odometer running? Take another with --port "
-        "(`make serve PORT=9000`), or --port 0",
-        errno.EACCES: "this user may not. Take a port above 1023",
-        errno.EADDRNOTAVAIL: "this machine does not have that address. Try --host 127.0.0.1",
+        errno.EADDRINUSE: "the port is in use. Is another odometer running? Choose another port with --port "
+        "(`make serve PORT=9000`), or --port 0 for a free one",
+        errno.EACCES: "this user may not use the port. Choose a port above 1023",
+        errno.EADDRNOTAVAIL: "this machine does not have the address. Try --host 127.0.0.1",
     }
     reason = why.get(error.errno or 0, error.strerror or str(error))
-    end(f"cannot listen on {host} port {port}: {reason}.", errors.CONFIGURATION)
+    end(f"cannot listen on {host} port {port}: {reason}", errors.CONFIGURATION)
 
 
 def _try_store(settings: "Settings") -> None:
-    """Open and close the ledger, so that what is wrong with it is said in words and not by a traceback."""
+    """Open and close the ledger once, so that an error is a text and not a traceback."""
     from odometer_accountant.errors import OdometerError
     from odometer_accountant.service.api_keys import KeyRing
     from odometer_accountant.stores import open_store
     from privacy_odometer.witness_setup import begin, open_witness, refuse_to_create
 
+    # `_print_new` says so on the standard output, with the first key.
+    logging.getLogger("odometer.stores.sqlite").addFilter(_not_about_a_new_ledger)
     try:
         refuse_to_create(settings.witness, settings.store)
         store = open_store(settings.store, allow_volatile=settings.allow_volatile_store)
@@ -159,8 +169,12 @@ def _try_store(settings: "Settings") -> None:
         end(f"store: {error}", errors.CONFIGURATION)
 
 
+def _not_about_a_new_ledger(record: logging.LogRecord) -> bool:
+    return "is a new ledger" not in record.getMessage()
+
+
 def _run(settings: "Settings", listener: socket.socket) -> int:
-    """Serve until told to end; returns the exit status."""
+    """Serve until stopped; returns the exit status."""
     import uvicorn
 
     from privacy_odometer.app import create_app
@@ -192,7 +206,7 @@ def _run(settings: "Settings", listener: socket.socket) -> int:
         timeout_graceful_shutdown=GRACE_S,
         timeout_keep_alive=KEEP_ALIVE_S,
     )
-    # uvicorn raises the signal that ended it once more, afterwards: then the status is ours to say.
+    # uvicorn raises the signal again after it has stopped. This handler then sets the exit status.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
@@ -204,7 +218,7 @@ def _run(settings: "Settings", listener: socket.socket) -> int:
 
 
 def _allow_files(connections: int) -> None:
-    """Let this process have a file for each connection, and some for itself, as far as it may say so."""
+    """Raise the limit on open files to one per connection and FILES more, as far as possible."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -214,7 +228,7 @@ def _allow_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         if most < wanted:
             log.warning(
-                "this process may open %d files, too few for %d connections: raise its limit (ulimit -n), "
+                "this process may open only %d files, too few for %d connections: raise it (ulimit -n), "
                 "or lower ODOMETER_CONNECTIONS_MAX",
                 most,
                 connections,
@@ -225,19 +239,19 @@ def _stop(_number: int, _frame: object) -> None:
     raise SystemExit(0)
 
 
-def _say_new(url: str) -> None:
-    """A ledger that was made now has a full budget: whoever mistyped its name must see that."""
+def _print_new(url: str) -> None:
+    """Warn that the ledger is new and has its full budget: the name of the store may be mistyped."""
     if not url.startswith("memory:"):
         print(
-            f"NEW LEDGER: {shown_store(url)} was empty. Nothing that was spent elsewhere is counted in it: "
-            "if there is a ledger already, stop, and look at --store",
+            f"NEW LEDGER: {shown_store(url)} was empty. It counts nothing that was spent elsewhere: "
+            "if you already have a ledger, stop the service and correct --store",
             flush=True,
         )
 
 
 def _announce(app: "FastAPI", host: str, listener: socket.socket) -> None:
     if app.state.first_key is not None:
-        _say_new(app.state.settings.store)
+        _print_new(app.state.settings.store)
         print(f"admin key (shown once): {app.state.first_key}", flush=True)
         app.state.first_key = None
     shown = f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""`odometer export` and `odometer import`: a ledger as a file, and back into an empty store of any kind."""
+"""`odometer export` and `odometer import`: a ledger to a file, and from the file to an empty store."""
 
 import os
 import shutil
@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 
 from privacy_odometer.cli import errors
-from privacy_odometer.cli.output import end, plain, plural, stored
+from privacy_odometer.cli.connection import is_new_file, stored
+from privacy_odometer.cli.errors import end
+from privacy_odometer.cli.output import plural, printable
 
 if TYPE_CHECKING:
     from odometer_accountant.stores import Store
@@ -23,12 +25,11 @@ if TYPE_CHECKING:
     from odometer_accountant.transfer.import_ import Import, Imported
 
 STREAM: Final = "-"
-"""In place of a file: the standard input or output."""
-_SQLITE: Final = "sqlite:///"
+"""The file name that stands for the standard input or output."""
 _SHOWN_MAX: Final = 20
 UNFINISHED: Final = (
-    "The import did not end. What is in the target cannot be charged, and must go: delete its file, or empty "
-    "its Redis database. Then import again."
+    "The import did not end. The target holds a part of the ledger that cannot be charged: delete its file, "
+    "or empty its Redis database. Then import again."
 )
 StoreUrl = Annotated[
     str,
@@ -41,59 +42,59 @@ StoreUrl = Annotated[
 def export(
     url: StoreUrl,
     out: Annotated[
-        str, typer.Option("--out", metavar="FILE", help="Where to; - is the standard output.")
+        str, typer.Option("--out", metavar="FILE", help="The file to write; - is the standard output.")
     ] = STREAM,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
             "--dataset",
             metavar="NAME",
-            help="Only this one, with its shards; may be given several times. All unless given.",
+            help="Export only this dataset, with its shards. May be repeated. Default: all datasets.",
             show_default=False,
         ),
     ] = None,
-    without_keys: Annotated[bool, typer.Option("--without-keys", help="Leave the API keys out.")] = False,
+    without_keys: Annotated[bool, typer.Option("--without-keys", help="Leave out the API keys.")] = False,
     without_notes: Annotated[
-        bool, typer.Option("--without-notes", help="Leave the names of people out.")
+        bool, typer.Option("--without-notes", help="Leave out the names of people.")
     ] = False,
 ) -> None:
     """Write a ledger to a file: every entry with its hash, for a backup or to move it.
 
-    Reads only, also while a service is running; then what is charged meanwhile may be missing, and a warning
-    says so (exit status 0). To move a ledger, stop the service first. The file holds hashes of API keys and
-    names of people: it is made for its owner alone (mode 0600).
+    It only reads, and also works while a service is running. Charges during the export may then be missing,
+    and a warning says so (exit status 0). To move a ledger, stop the service first. The file contains hashes
+    of API keys and names of people, so only its owner may read it (mode 0600).
     """
-    with _refusing(), stored(url, reads=True) as store, _written(out) as file:
+    with _errors_explained(), stored(url, reads=True) as store, _written(out) as file:
         made = _export(store, file, dataset, keys=not without_keys, notes=not without_notes)
-    _say(f"exported {_counted(made)}")
+    _print(f"exported {_counted(made)}")
     if made.moved:
         names = ", ".join(made.moved[:_SHOWN_MAX]) + ("…" if len(made.moved) > _SHOWN_MAX else "")
-        _say(
-            f"WARNING: entries were added to {names} meanwhile, and some of them are not in the file. That "
-            "will do for a backup; to move the ledger, stop every service on it and export again."
+        _print(
+            f"WARNING: entries were added to {names} during the export. Some of them are not in the file. "
+            "As a backup the file is fine; to move the ledger, stop every service on it and export again."
         )
 
 
 def import_(
     url: StoreUrl,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What export wrote; - is the standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An exported file; - is the standard input.")],
 ) -> None:
-    """Put an exported ledger into an empty store, once all of it has been counted again.
+    """Import an exported ledger into an empty store. The whole file is verified first.
 
-    Exit status 1: the file is not whole and sound, or the target is not empty; nothing was written then,
-    unless it says that the import did not end. No service may run on the target meanwhile.
+    Exit status 1: the file is incomplete or damaged, or the target is not empty. Nothing was written then,
+    unless a message says that the import did not end. No service may run on the target during the import.
     """
     from odometer_accountant.transfer.import_ import Import, require_empty
 
-    with _refusing():
-        if not _is_new(url):
+    with _errors_explained():
+        if not is_new_file(url):
             with stored(url) as store:
                 require_empty(store)
         with _read(file) as source, Import(source) as moving:
             with _progress("checking", source) as progress:
                 moving.check(progress)
             made = _import(url, moving, source)
-    _say(f"imported {_counted(made)}")
+    _print(f"imported {_counted(made)}")
 
 
 def _export(
@@ -108,7 +109,7 @@ def _export(
 
 
 def _import(url: str, moving: "Import", source: BinaryIO) -> "Imported":
-    """Write what was checked; whatever stops it, the target is said to be of no use."""
+    """Write the verified file to the target. If that does not end, say how to clear the target."""
     try:
         with _target(url) as store, _progress("importing", source) as progress:
             return moving.write(store, progress)
@@ -116,13 +117,13 @@ def _import(url: str, moving: "Import", source: BinaryIO) -> "Imported":
         end("interrupted", errors.UNSURE)
     finally:
         if moving.began and not moving.ended:
-            _say(UNFINISHED)
+            _print(UNFINISHED)
 
 
 @contextmanager
 def _target(url: str) -> Iterator["Store"]:
-    """The store to import into, made if it is a file that is not there."""
-    if not _is_new(url):
+    """The store to import into. A missing SQLite file is created."""
+    if not is_new_file(url):
         with stored(url) as store:
             yield store
         return
@@ -139,14 +140,9 @@ def _target(url: str) -> Iterator["Store"]:
         yield store
 
 
-def _is_new(url: str) -> bool:
-    """Whether `url` names a ledger file that is not there yet."""
-    return url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists()
-
-
 @contextmanager
-def _refusing() -> Iterator[None]:
-    """What cannot be moved ends the command, with the places that are wrong."""
+def _errors_explained() -> Iterator[None]:
+    """Errors of an export or import end the command, with the list of findings."""
     from odometer_accountant.transfer.format import MovingRefused
 
     try:
@@ -167,13 +163,13 @@ def _explained(refused: "MovingRefused") -> str:
 
 @contextmanager
 def _written(out: str) -> Iterator[BinaryIO]:
-    """A file for its owner alone, which gets its name when it is whole and on the disk."""
+    """A file that only its owner may read. It gets its name when it is complete and on the disk."""
     if out == STREAM:
         yield sys.stdout.buffer
         return
     path = Path(out)
     if path.exists() and not path.is_file():
-        end(f"{path} is no plain file: name one, or - for the standard output", errors.USAGE)
+        end(f"{path} is not a regular file: name a file, or - for the standard output", errors.USAGE)
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)  # mode 0600
     try:
         with os.fdopen(number, "wb", buffering=1 << 20) as file:
@@ -189,7 +185,7 @@ def _written(out: str) -> Iterator[BinaryIO]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that the new name is on the disk too; not every system lets a folder be opened."""
+    """Write the folder to the disk too, for the new name. Not every system can open a folder."""
     with suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:
@@ -200,7 +196,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _read(name: str) -> Iterator[BinaryIO]:
-    """A file that can be read twice: what cannot is copied into a temporary one without a name."""
+    """A file that can be read twice. A pipe is copied to a temporary file without a name."""
     if name != STREAM:
         with Path(name).open("rb") as file:
             if file.seekable():
@@ -222,13 +218,13 @@ def _copied(file: BinaryIO) -> Iterator[BinaryIO]:
 
 
 def _progress(what: str, file: BinaryIO) -> Any:
-    """A bar over the bytes of a file."""
+    """A progress bar over the bytes of a file."""
     return _bar(what, os.fstat(file.fileno()).st_size, BarColumn(), DownloadColumn())
 
 
 @contextmanager
 def _bar(what: str, total: int | None, *columns: ProgressColumn) -> Iterator[Callable[[int], None] | None]:
-    """How far it is, on the standard error when that is a terminal."""
+    """A progress bar on the standard error, if that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -247,6 +243,6 @@ def _counted(made: "Exported | Imported") -> str:
     return f"{', '.join(counts)}, SHA-256 {made.sha256}"
 
 
-def _say(text: str) -> None:
-    """On the standard error: the file may be the standard output."""
-    typer.echo(plain(text), err=True)
+def _print(text: str) -> None:
+    """Print on the standard error: the file may be the standard output."""
+    typer.echo(printable(text), err=True)
