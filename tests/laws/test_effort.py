@@ -11,6 +11,7 @@ from serving import GAUSSIAN, Live, live
 from odometer_accountant.errors import InvalidRequest, TooMuchToCompute
 from odometer_accountant.mechanisms import ANY_MECHANISM, Mechanism
 from odometer_accountant.numerics.grid import CURRENT_GRID
+from odometer_accountant.queries import advice
 from odometer_accountant.requests.effort import (
     EFFORT_MAX,
     QUICK_MAX,
@@ -19,7 +20,6 @@ from odometer_accountant.requests.effort import (
     check_effort,
     effort,
 )
-from odometer_accountant.service import accountant as module
 from odometer_accountant.service.accountant import Accountant
 
 Document = dict[str, Any]
@@ -177,7 +177,7 @@ def test_what_was_charged_before_there_was_a_bound_is_answered_again(monkeypatch
 
 def test_advice_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would fit is then null, a note says so, and the answer is the same in all else."""
-    monkeypatch.setattr(module.advice, "ADVICE_S", -1.0)
+    monkeypatch.setattr(advice, "ADVICE_S", -1.0)
     one = {"mechanism": dict(GAUSSIAN), "count": 3}
     with Accountant.open("memory://") as accountant:
         budget = {"name": "b", "kind": "zcdp", "rho": 1.0}
@@ -186,7 +186,7 @@ def test_advice_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch)
         found = accountant.check("d", one)
     assert (found["fits"], len(found["refusals"])) == (False, 1)
     assert set(found["would_fit"].values()) == {None}
-    assert found["notes"] == [module.advice.UNFINISHED]
+    assert found["notes"] == [advice.UNFINISHED]
 
 
 def test_too_many_values_are_refused_before_they_are_read(service: Live) -> None:
