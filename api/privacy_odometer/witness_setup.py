@@ -10,7 +10,8 @@ from typing import Final
 from odometer_accountant.ledger.adoption import adopt_all
 from odometer_accountant.stores import Store
 from odometer_accountant.stores.memory import MemoryStore
-from odometer_accountant.writer.witness import FileWitness, Keeper, ends, refuse_to_start
+from odometer_accountant.writer.witness import FileWitness, ends, refuse_to_start
+from odometer_accountant.writer.witness_reporter import WitnessReporter
 from odometer_accountant.writer.writer import LedgerWriter
 
 log = logging.getLogger("odometer.witness")
@@ -100,7 +101,7 @@ def _named(witness: FileWitness) -> str:
     )
 
 
-def keep(store: Store, witness: FileWitness | None, writer: LedgerWriter) -> Keeper | None:
+def keep(store: Store, witness: FileWitness | None, writer: LedgerWriter) -> WitnessReporter | None:
     """Freeze the streams that are behind the witness, and keep the witness from now on."""
     if witness is None:
         return None
@@ -116,6 +117,6 @@ def keep(store: Store, witness: FileWitness | None, writer: LedgerWriter) -> Kee
         log.info("%s records the state of this ledger from now on", witness.path)
     try:
         witness.append(dict(ends(store, known, behind)))
-    except OSError as error:  # the keeper keeps trying, with later entries
+    except OSError as error:  # the reporter tries again, with later entries
         log.warning("the witness cannot be written (%s): an older copy would not be recognised", error)
-    return Keeper(witness, store, writer)
+    return WitnessReporter(witness, store, writer)

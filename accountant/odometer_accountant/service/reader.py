@@ -36,7 +36,7 @@ class StateReader:
         on_death: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.store = store
-        self.clock = Forward(clock)
+        self.clock = MonotonicClock(clock)
         self._datasets: dict[str, Dataset] = {}
         self.writer = LedgerWriter(store, self.clock.as_it_is, on_death)  # which keeps the latest itself
         self.rollback_monitor = RollbackMonitor(store, self.writer)
@@ -171,10 +171,10 @@ class StateReader:
         return sink.wait()
 
 
-class Forward:
-    """A clock that stands still while the one it looks at is behind what that said before.
+class MonotonicClock:
+    """A clock that never goes back: it stands still while the given clock is behind its latest time.
 
-    Between two entries a ledger's time is the clock's. What was over by it, a hold or a window, stays over.
+    Between two entries a ledger's time is the clock's. So a hold or a window that has ended stays ended.
     """
 
     def __init__(self, clock: Callable[[], str]) -> None:

@@ -10,22 +10,18 @@ import fcntl
 import json
 import logging
 import os
-import threading
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from odometer_accountant.errors import LedgerCorrupt, LedgerRolledBack, OdometerError
+from odometer_accountant.errors import LedgerCorrupt, LedgerRolledBack
 from odometer_accountant.ledger.snapshot import KnownHead, load_state
 from odometer_accountant.stores import EMPTY_HEAD, Head, Store
-from odometer_accountant.writer.writer import LedgerWriter
 
 log = logging.getLogger("odometer.witness")
 
-PERIOD_S: Final = 1.0
-"""How much the witness may lag behind the ledger, in seconds, while the service runs."""
 BYTES_MAX: Final = 1 << 20
 """From this size on the file is written anew, with the last of each stream alone, when it has doubled."""
 KEYS: Final = "~keys"
@@ -112,7 +108,7 @@ class FileWitness:
             mine = everything.get((self.ledger, stream))
             known = mine is not None and mine.first == first
             with suppress(LedgerCorrupt):  # damage is found, and said, by itself
-                if (known or _first(store, stream) == first) and not holds(store, stream, one):
+                if (known or first_hash(store, stream) == first) and not holds(store, stream, one):
                     behind[stream] = one
         return behind
 
@@ -191,7 +187,8 @@ def _is_about(ledger: str, stream: str, at: tuple[str, str]) -> bool:
     return at[0] == ledger and stream in (EVERYTHING, at[1])
 
 
-def _first(store: Store, stream: str) -> str:
+def first_hash(store: Store, stream: str) -> str:
+    """The hash of a stream's first entry; "" for an empty stream."""
     rows = store.entries(stream, 0, 1)
     return rows[0].hash if rows else ""
 
@@ -223,63 +220,9 @@ def ends(
                 state = None if stream == KEYS else load_state(store, stream)
                 yield (
                     stream,
-                    Sighting(_first(store, stream), KnownHead.of(state) if state else KnownHead(head)),
+                    Sighting(first_hash(store, stream), KnownHead.of(state) if state else KnownHead(head)),
                 )
         after = names[-1]
-
-
-class Keeper:
-    """A thread that tells the witness, every second, what this process saw. `close` tells it the rest."""
-
-    def __init__(
-        self, witness: Witness, store: Store, writer: LedgerWriter, period_s: float = PERIOD_S
-    ) -> None:
-        self._witness, self._store, self._writer, self._period_s = witness, store, writer, period_s
-        self._told: dict[str, KnownHead] = {}
-        self._firsts: dict[str, str] = {}
-        self._failing = False
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="witness", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Tell what was seen last, and end the thread."""
-        self._ended.set()
-        self._thread.join()
-        self._tell()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._period_s):
-            self._tell()
-
-    def _tell(self) -> None:
-        try:
-            new = dict(self._new())
-            self._witness.append(
-                {stream: Sighting(self._firsts[stream], seen) for stream, seen in new.items()}
-            )
-        except OSError as error:
-            if not self._failing:
-                log.warning("the witness cannot be written (%s): an older copy would not be known", error)
-            self._failing = True
-            return
-        self._failing = False
-        self._told |= new
-
-    def _new(self) -> Iterator[tuple[str, KnownHead]]:
-        seen = {stream: one for stream in self._writer.streams() if (one := self._writer.known(stream))}
-        with suppress(OdometerError):  # a store that is away now is looked at again
-            head, _ = self._store.load(KEYS, [])
-            if head != EMPTY_HEAD:
-                seen[KEYS] = KnownHead(head)
-        for stream, one in seen.items():
-            if self._told.get(stream) == one:
-                continue
-            with suppress(OdometerError):
-                first = self._firsts.get(stream) or _first(self._store, stream)
-                if first:
-                    self._firsts[stream] = first
-                    yield stream, one
 
 
 def refuse_to_start(behind: Mapping[str, Sighting], store: Store, where: str) -> None:
