@@ -64,7 +64,7 @@ ALLOWED = re.compile(r"odometer_teller_\w+|([\"'`])(?:amnesty|lexicon)\1|~config
 OPENINGS = re.compile(r"(?:What|Whose|Who|Whoever|Of|That|Which|Where)\b")
 """First words that make a docstring a riddle. It says what the thing is, or what it does."""
 
-LEFT = {"accountant": 180, "api": 37, "clients": 75, "docs": 2, "tests": 2}
+LEFT = {"accountant": 0, "api": 2, "clients": 54, "docs": 0, "tests": 0}
 """Phrases that are still there, by top folder: 0 for any other. A number may only become smaller."""
 
 PROSE = (".md", ".html", ".js", ".lua", ".css", ".yml", ".toml", ".conf")

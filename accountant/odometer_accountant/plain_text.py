@@ -46,7 +46,7 @@ def shown(text: str) -> str:
 
 
 def surrogate(document: Any, place: tuple[str | int, ...] = ()) -> tuple[tuple[str | int, ...], str] | None:
-    """Where in a JSON document a text or name has half of a surrogate pair, and the text; None for nowhere.
+    """Finds half of a surrogate pair in a JSON document: its path and the text; None when there is none.
 
     No such text can be written as UTF-8, so none can be stored.
     """

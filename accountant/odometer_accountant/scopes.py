@@ -1,4 +1,4 @@
-"""Whose odometer: the names of scopes, and which of them a charge touches. Pure."""
+"""Names of scopes, and the scopes that a charge is added to. Pure."""
 
 import hashlib
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def split(scope: str) -> tuple[str, str]:
 
 
 def shard_of(unit: str, shards: int) -> int:
-    """Which of `shards` streams keeps a unit's odometer: the first four bytes of its SHA-256, modulo."""
+    """The shard (of `shards`) of a unit's odometer: the first four bytes of its SHA-256, modulo."""
     return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:4]) % shards
 
 
@@ -59,7 +59,7 @@ def shard_parent(stream: str) -> str | None:
 
 
 def shard_number(stream: str) -> int:
-    """Which shard a shard's stream keeps: the inverse of `shard_stream`."""
+    """The shard number of a shard's stream: the inverse of `shard_stream`."""
     return int(stream.rpartition("/")[2], 16)
 
 
@@ -70,7 +70,7 @@ def in_window(scope: str, window: str) -> str:
 
 @dataclass(frozen=True)
 class AffectedScopes:
-    """Who asks and whose data a charge is about: from this follow all scopes that it is added to."""
+    """The principal and the data of a charge; they determine all scopes that it is added to."""
 
     principal: str
     team: str | None = None

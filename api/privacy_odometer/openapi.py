@@ -147,7 +147,7 @@ class _Schemas:
 
 
 def _members(schema: dict[str, Any]) -> frozenset[str]:
-    """What a schema is one of, as references."""
+    """The alternatives of a schema, as references."""
     parts = schema.get("oneOf")
     return frozenset(part.get("$ref", "") for part in parts) if isinstance(parts, list) else frozenset()
 

@@ -78,7 +78,7 @@ def _by_chords(z: float, q: float, grid: Grid, known: Grid) -> Floats:
 
 @lru_cache(maxsize=8)
 def _with_neighbours(order_bytes: bytes) -> Grid | None:
-    """Where some orders are neither whole nor small: the orders with, for those, the whole ones beside."""
+    """Orders to evaluate: one that is neither whole nor small is replaced by the whole orders beside it."""
     orders = np.frombuffer(order_bytes)
     far = (orders != np.floor(orders)) & (orders > _QUADRATURE_TOP)
     if not far.any():
@@ -89,7 +89,7 @@ def _with_neighbours(order_bytes: bytes) -> Grid | None:
 
 @dataclass(frozen=True)
 class Tables:
-    """What depends on the grid alone. Terms k = 2..alpha of every whole order, one after another."""
+    """The parts that depend on the grid alone: terms k = 2..alpha of every whole order, in sequence."""
 
     over_order_less_one: Floats
     """1 / (alpha - 1) of every order, shape (n_orders,)."""

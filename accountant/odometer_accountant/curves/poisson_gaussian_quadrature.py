@@ -120,7 +120,7 @@ class Quadrature:
         return parts
 
     def right(self, z: float) -> float:
-        """Where the right tail is cut."""
+        """The point where the right tail is cut."""
         return self.top / z + math.sqrt(self.top + 1.0) + 8.0
 
 

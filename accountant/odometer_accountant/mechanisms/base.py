@@ -1,4 +1,4 @@
-"""What a mechanism is: one frozen class that states the loss of ONE release. Subclassing registers it."""
+"""Base class of mechanisms: a frozen class that states the loss of ONE release. Subclassing registers it."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, ForwardRef, Self

@@ -97,7 +97,7 @@ class Composed(Mechanism):
 
 
 class Grouped(Around):
-    """What a group of units loses together: a user with several records, a node with several edges."""
+    """The joint loss of a group of units: a user with several records, a node with several edges."""
 
     kind: Literal["grouped"] = "grouped"
     base: Base

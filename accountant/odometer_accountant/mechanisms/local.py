@@ -58,7 +58,7 @@ class RandomizedResponse(Mechanism):
         return self
 
     def _rarely_true(self, truth: Fraction) -> str:
-        """What is wrong with less truth than chance has, and what would work."""
+        """The error text for less truth than chance, with settings that would work."""
         said = (
             "probability_of_truth is below 1/k: the true value would be reported less often than by chance. "
             f"With {self.k} values it is at least {shown_up(1, self.k)!r} (check that k and the probability "

@@ -42,7 +42,7 @@ def _check_base(outer: Mechanism, base: Mechanism, needed: Adjacency) -> None:
 
 
 def _sampled_pure(epsilon: Fraction, delta: Fraction, rate: float, grid: Grid) -> Curve:
-    """What (epsilon, delta)-DP becomes on a sample: log(1 + q (e^epsilon - 1)), q delta."""
+    """Amplification of (epsilon, delta)-DP by sampling: log(1 + q (e^epsilon - 1)), q delta."""
     if epsilon > 10**6:  # no curve is computed above: without amplification it is the base's own
         return Curve.no_bound(grid)
     found = subsampling.pure_epsilon(round_up(epsilon), rate)

@@ -46,19 +46,19 @@ class Session(Model):
         raise NotImplementedError
 
     def opening(self) -> tuple[Charge, ...]:
-        """What is charged before the first query."""
+        """The charge before the first query."""
         raise NotImplementedError
 
     def below(self) -> tuple[Charge, ...]:
-        """What is charged after a below answer, before the next query; nothing when it is free."""
+        """The charge after a below answer, before the next query; nothing when it is free."""
         raise NotImplementedError
 
     def above(self, last: bool) -> tuple[Charge, ...]:
-        """What is charged with an above answer; after the `last` one no query follows."""
+        """The charge with an above answer; after the `last` one no query follows."""
         raise NotImplementedError
 
     def owed(self, step: Mapping[str, Any]) -> tuple[Charge, ...]:
-        """What is charged with a step, as a ledger's entry names it."""
+        """The charge for a step, as a ledger entry names it."""
         if "open" in step:
             return self.opening()
         return self.above(last=step["last"]) if step["above"] else self.below()

@@ -9,7 +9,7 @@ _LIBM = 4 * 2.0**-52
 
 
 def decimal(number: float) -> Fraction:
-    """What a number on the wire means: its shortest decimal, exactly."""
+    """The exact value of a number on the wire: its shortest decimal."""
     return Fraction(*Decimal(repr(float(number))).as_integer_ratio())  # quicker than from the text
 
 

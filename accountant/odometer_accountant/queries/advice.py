@@ -217,7 +217,7 @@ def _with_delta_that_fits(question: WhatIf, mechanism: Mechanism, count: int) ->
 
 
 def _at_delta_alone(loss: Loss) -> Loss:
-    """What a loss takes of the deltas, and nothing of ε."""
+    """The part of a loss that uses δ only, not ε."""
     place = loss.grid.delta
     values, unbounded = (
         tuple(number if index == place else 0 for index, number in enumerate(numbers))

@@ -31,7 +31,7 @@ def guarantees(state: State, scope: str) -> Iterator[Reading]:
 
 
 def _promised(state: State, limit: ActiveBudget, scope: str) -> tuple[float | None, str]:
-    """What a budget promises as a number, and what is to be said of it."""
+    """The numeric guarantee of a budget, with its caveats."""
     entry, stands = limit.entry, ", while the limit stands."
     now, largest = entry.budget.limit(), entry.largest
     if entry.version == 1:
@@ -53,7 +53,7 @@ def _promised(state: State, limit: ActiveBudget, scope: str) -> tuple[float | No
 
 
 def _own(limit: ActiveBudget, scope: str) -> ActiveBudget:
-    """Of a budget that many scopes have, the one of this scope."""
+    """The guarantee for this scope, of a budget that many scopes have."""
     kind, name = split(scope)
     return replace(limit, name=name) if limit.name == EACH and limit.kind == kind else limit
 
@@ -82,7 +82,7 @@ def _untold(limit: ActiveBudget) -> str:
 
 
 def _whose(limit: ActiveBudget) -> str:
-    """Which charges a promise is about, in words."""
+    """Describes in words the charges that a guarantee covers."""
     charges = covers(limit.entry)
     if limit.kind == "principal":
         charges += f" of {_named(limit)}: what that principal learns of anybody"
@@ -98,7 +98,7 @@ def _named(limit: ActiveBudget) -> str:
 
 
 def standing_count(state: State, limit: ActiveBudget) -> Loss | None:
-    """What counts against a budget as a whole now; None for one that each of many scopes has."""
+    """The total that counts against a budget now; None for a budget that each of many scopes has."""
     if limit.name == "*" or (limit.kind == "dataset" and state.partitions and limit.window is not None):
         return None
     if limit.kind == "dataset":
@@ -117,7 +117,7 @@ def overspent(limit: ActiveBudget, totals: Loss) -> bool:
 
 
 def covers(entry: BudgetVersion) -> str:
-    """Which entries a budget's promise is about."""
+    """Selects the entries that a budget's guarantee covers."""
     return "all entries" if entry.since == 0 else f"entries after {entry.since}"
 
 

@@ -65,7 +65,7 @@ def _point(state: State, sequence: int, time: str, spent: Loss) -> dict[str, Any
 
 
 class _Step(NamedTuple):
-    """What one entry does to the totals of everybody, or of the partitions in these rows."""
+    """The effect of one entry on the totals of the dataset, or of the partitions in these rows."""
 
     sequence: int
     time: str
@@ -76,7 +76,7 @@ class _Step(NamedTuple):
 
 
 def _steps(store: Store, state: State) -> Iterator[_Step]:
-    """Of all entries that count, each read once."""
+    """Reads all entries that count, each once."""
     name, grid, after = state.dataset.name, state.dataset.grid, 0
     places = {f"partition/{part}": row for row, part in enumerate(state.partitions)}
     zero = Loss.zero(grid)
@@ -175,7 +175,7 @@ def _checkpoints(store: Store, state: State, points: int) -> Iterator[tuple[int,
 
 
 def _thin(moments: int, points: int) -> list[int]:
-    """Which of so many moments are kept: evenly spaced in the entries, with the first and the last."""
+    """The indices of the moments that are kept: evenly spaced in the entries, with the first and the last."""
     if moments <= points:
         return list(range(moments))
     return sorted({round(index * (moments - 1) / max(1, points - 1)) for index in range(points)})

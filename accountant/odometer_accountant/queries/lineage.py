@@ -18,7 +18,7 @@ _DERIVED: Final = b'"type":"derived"'
 
 
 def lineage(store: Store, state: State, number: int, after: int) -> dict[str, Any]:
-    """What an entry comes of, nearest first, and what was made of it, oldest first.
+    """The sources of an entry, nearest first, and the artefacts derived from it, oldest first.
 
     Descendants are looked for among the entries after `after`; `next` says where to go on.
     """
@@ -37,7 +37,7 @@ def lineage(store: Store, state: State, number: int, after: int) -> dict[str, An
 
 
 def shown(row: Row | None, name: str) -> dict[str, Any]:
-    """What a reader needs of an entry: its number, who made it and when, of what, and what it is.
+    """The fields of an entry that a reader needs: its number, who made it and when, of what, and what it is.
 
     The whole of it is on the ledger's pages.
     """

@@ -40,9 +40,9 @@ class Reading:
 
 
 def whole(state: State) -> Loss:
-    """What anybody may have lost: of a partitioned dataset the worst of its partitions, per coordinate.
+    """The largest loss of anybody: for a partitioned dataset the worst partition, per coordinate.
 
-    Of a dataset by unit there is no such number: zero, for the units have odometers of their own.
+    For a dataset by unit there is no such number: zero, for the units have odometers of their own.
     """
     if state.composition == "by_unit":
         return Loss.zero(state.dataset.grid)

@@ -116,7 +116,7 @@ def plan_readings(totals: Loss, delta: float) -> Iterator[Reading]:
 
 
 def _rest(totals: Loss, delta: float) -> float:
-    """What approximate charges leave of delta, rounded down; at most 0 when nothing."""
+    """The delta that approximate charges leave, rounded down; at most 0 when nothing is left."""
     units = totals.units(totals.grid.delta)
     return (
         -1.0 if units is None else round_down(decimal(delta) - units * totals.grid.units[totals.grid.delta])

@@ -34,7 +34,7 @@ def fragment_of(prepared: PreparedCharge) -> str:
 def left(
     state: State, affected: AffectedScopes, time: str, extra: Loss | None = None
 ) -> list[dict[str, Any]]:
-    """What is left per budget that is concerned, in its own parameter; with `extra` as if it were charged."""
+    """The remainder of each affected budget, in its own parameter; `extra` counts as charged."""
     found = []
     for limit, scope, spent in _tightest(state, affected, time, extra):
         found.append(json.loads(_left_json(limit, scope, limit.filter.left_of_limit(spent), time)))
@@ -42,7 +42,7 @@ def left(
 
 
 def left_of(state: State, scope: str, time: str) -> list[dict[str, Any]]:
-    """What is left of each budget that one scope has (not the whole dataset), in the budget's parameter."""
+    """The remainder of each budget of one scope (not the whole dataset), in the budget's parameter."""
     kind, name = split(scope)
     parted = kind == "partition"  # whose units have lost what the whole dataset has lost, too
     kinds, scopes = ((kind, "dataset"), (DATASET_SCOPE, scope)) if parted else ((kind,), (scope,))

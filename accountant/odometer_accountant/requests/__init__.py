@@ -1,1 +1,1 @@
-"""What comes in from outside: bodies, JSON, events of other libraries, and suggestions for wrong names."""
+"""Request parsing: bodies, JSON, events of other libraries, and suggestions for wrong names."""

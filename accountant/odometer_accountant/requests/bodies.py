@@ -1,4 +1,4 @@
-"""What can be asked of the accountant, as documents from outside: opening, charging, holding, settling."""
+"""Request bodies of the accountant: opening, charging, holding, settling."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Self
@@ -116,14 +116,14 @@ class Group(Model):
 
 
 class Asked(Model):
-    """What one charge and a list of them have in common."""
+    """The fields that one charge and a list of charges share."""
 
     adjacency: Adjacency | None = None
     """The adjacency that the parameters were computed for; when given, it must be the dataset's."""
     partitions: Literal["all"] | Partitions | None = None
-    """Of a dataset that composes by partition: the partitions that are read, or `all`, later ones too."""
+    """For a dataset that composes by partition: the partitions that are read, or `all`, later ones too."""
     units: Annotated[tuple[Name, ...], Field(min_length=1, max_length=UNITS_MAX)] | None = None
-    """Of a dataset that composes by unit: whose data it is, 1 to 1000 units that one shard keeps."""
+    """For a dataset that composes by unit: whose data it is, 1 to 1000 units that one shard keeps."""
     group: Group | None = None
     """Runs that belong together: every count is that of one run."""
     principal: Name | None = None
@@ -134,7 +134,7 @@ class Asked(Model):
         for name in ("partitions", "units"):
             names = getattr(self, name)
             if isinstance(names, tuple) and len(set(names)) < len(names):
-                raise ValueError(f"{name}: one stands twice; each is charged once")
+                raise ValueError(f"{name}: duplicate name: give each once")
         if self.group is not None and any(
             charge.count * self.group.runs > COUNT_MAX for charge in self.items
         ):
@@ -202,12 +202,12 @@ class Sanitised(Model):
 
 
 class Settlement(Model):
-    """What of a hold was used."""
+    """The part of a hold that was used."""
 
     used: Used | Annotated[tuple[Used, ...], Field(min_length=1, max_length=ITEMS_MAX)]
     """How many releases went out, 0 to what was held; of a list, one number for each of its charges."""
     sanitised: Sanitised | None = None
-    """Of a hold of PATE queries: a data-dependent figure that may be told. A raw one is never sent."""
+    """For a hold of PATE queries: a data-dependent figure that may be told. A raw one is never sent."""
 
 
 class OpenSession(Asked):
@@ -238,7 +238,7 @@ class SessionAnswer(Model):
 
 
 class Derived(Model):
-    """What was made of a release: it costs nothing, and the ledger says what it comes of."""
+    """A derived artefact of a release: it costs nothing, and the ledger records its sources."""
 
     parent: Annotated[Whole, Field(ge=1, lt=2**53)]
     """Number of the entry that it was made of: a charge, a hold, or another derived one. Of a dataset that

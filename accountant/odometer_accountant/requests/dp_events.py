@@ -49,7 +49,7 @@ def convert_event(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def charges(event: Any, notes: list[str] | None = None) -> list[dict[str, Any]]:
-    """What to charge for an event; nothing for one without a loss. Raises InvalidRequest.
+    """The charges for an event; none for an event without a loss. Raises InvalidRequest.
 
     To `notes` is added, with its place, what loses nothing because it runs 0 times or is made of nothing.
     """

@@ -71,7 +71,7 @@ def refusal(error: ValidationError, document: Any, kind: Any) -> InvalidRequest:
 
 
 def _message(fault: Any, kind: Any) -> str:
-    """What is wrong, in plain words."""
+    """Describes a validation error in plain words."""
     said = _WORDS.get(fault["type"])
     if said is None:
         return str(fault["msg"]).removeprefix("Value error, ")

@@ -68,7 +68,7 @@ class Charges(StateReader):
     def command(
         self, name: str, prepared: PreparedCharge, key: str, caller: Caller
     ) -> tuple[str, ChargeCommand]:
-        """What to ask the writer, and of which stream. Raises Forbidden, SeveralShards, UnknownDataset."""
+        """The command for the writer, and its stream. Raises Forbidden, SeveralShards, UnknownDataset."""
         principal = acting_for(caller, prepared.on_behalf)
         by = None if principal == caller.principal else caller.principal
         said = barred(caller, principal)

@@ -25,7 +25,7 @@ from odometer_accountant.service.request_checks import (
 
 
 class DerivedArtefacts(StateReader):
-    """What was made of releases: recorded, never charged."""
+    """Artefacts derived from releases: recorded, never charged."""
 
     def derive(
         self, name: str, body: Body | Mapping[str, Any], key: str | None, by: Caller | str
@@ -57,5 +57,5 @@ class DerivedArtefacts(StateReader):
         return document, document["replayed"]
 
     def lineage(self, name: str, entry: int, after: int = 0) -> dict[str, Any]:
-        """What an entry comes of, and what was made of it."""
+        """The sources of an entry, and the artefacts derived from it."""
         return lineage(self.store, self._looked_at(name), entry, after)

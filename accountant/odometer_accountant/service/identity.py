@@ -1,4 +1,4 @@
-"""Who sends a request: the principal of an API key, and what it may do."""
+"""The caller of a request: the principal of an API key, and its permissions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from odometer_accountant.ledger.principals import Role
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose key it is. `principal` is an opaque id; its name lives in a note apart from the entries."""
+    """The owner of a key. `principal` is an opaque id; its name lives in a note apart from the entries."""
 
     key: str
     role: Role

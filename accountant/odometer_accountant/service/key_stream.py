@@ -73,7 +73,7 @@ class KeyStream:
             self._mark_expired()
 
     def identify(self, token: str | None) -> Identity | None:
-        """Whose token it is, None when unknown, revoked or expired. May read the store."""
+        """The caller of a token; None when unknown, revoked or expired. May read the store."""
         if not self.settled(token):
             self.refresh()
         return self.cached(token)
@@ -86,14 +86,14 @@ class KeyStream:
         return identity if identity.expires is None or self.now() < identity.expires else None
 
     def holder(self, key: str) -> Identity | None:
-        """Whose the key of that id is, None when unknown, revoked or expired. May read the store."""
+        """The caller of the key with that id; None when unknown, revoked or expired. May read the store."""
         if time.monotonic() - self._checked >= self._refresh_s:
             self.refresh()
         found = self._register.keys.get(key)
         return None if found is None or not found.usable(self.now()) else self._identity(found)
 
     def require(self, token: str | None, role: Role) -> Identity:
-        """Whose token it is. Raises Unauthenticated or Forbidden."""
+        """The caller of a token. Raises Unauthenticated or Forbidden."""
         return allowed(self.identify(token), role)
 
     def now(self) -> str:
@@ -102,7 +102,7 @@ class KeyStream:
         return now
 
     def against(self, name: str, granted: bool = False) -> str | None:
-        """What stands against charging as `name` on somebody's behalf; None where nothing does.
+        """The reason why a charge on behalf of `name` is not allowed; None when it is.
 
         `granted`: it is one of those whom the caller acts for by name.
 
@@ -145,7 +145,7 @@ class KeyStream:
             if self._store.append([Write(STREAM, head, entries)])[0]:
                 self._read_on()
                 return
-        raise StoreUnavailable("other writers were faster each time: try again")
+        raise StoreUnavailable("too many concurrent writers: try again")
 
     def _mark_expired(self) -> None:
         """Put into the stream which keys' time is over: no clock that is set back makes them good again."""

@@ -47,7 +47,7 @@ def clean(name: str) -> str:
 
 
 def folded(name: str) -> str:
-    """What two names have in common that are the same: compatible forms (NFKC) without upper case."""
+    """The normal form by which two names are compared: compatible forms (NFKC) without upper case."""
     return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).split())
 
 
@@ -57,7 +57,7 @@ def name_hash(note: Note) -> str:
 
 
 class NameBook:
-    """Whose each name is. What it needs of the store is read by `learn`, so that `owners` is quick."""
+    """The owner of each name. What it needs of the store is read by `learn`, so that `owners` is quick."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -139,7 +139,7 @@ class NameBook:
         }
 
     def _new_secret(self) -> str:
-        """Of two processes that both make one, that whose entry comes first is the ledger's."""
+        """If two processes both create one, the ledger keeps the one whose entry comes first."""
         mine = next(iter(self._secrets), None)
         if mine is not None:
             return mine

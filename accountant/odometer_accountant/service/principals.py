@@ -1,4 +1,4 @@
-"""What the routes of principals and keys take, and what they do."""
+"""Handlers of the operations on principals and keys, with their bodies."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -43,7 +43,7 @@ class NewKey(NewPrincipal):
 
 
 class ChangedPrincipal(Model):
-    """What a principal may do from now on: all of it. What it was charged stays where it is."""
+    """The complete new permissions of a principal. Its past charges stay as they are."""
 
     role: Role
     """reader, charger or admin."""
@@ -150,7 +150,7 @@ def made(key: dict[str, Any], token: str) -> dict[str, Any]:
 
 
 def me(call: "Call") -> dict[str, Any]:
-    """Whose key was sent."""
+    """The owner of the key that was sent."""
     who = call.who
     return {
         "key": who.key or None,  # an embedded ledger has no keys

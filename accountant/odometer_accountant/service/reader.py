@@ -1,4 +1,4 @@
-"""What every method of the accountant stands on: a store and its writer, states as the store has them now."""
+"""Reads the current state of a dataset from the store."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +118,7 @@ class StateReader:
         raise StoreUnavailable(f"{stream} moved on each time it was read: ask again")
 
     def _bound(self, name: str) -> Dataset:
-        """What a dataset's first entry fixed for good; read once."""
+        """The settings that a dataset's first entry fixed for good; read once."""
         known = self._datasets.get(name)
         if known is None:
             known = self.state(name).dataset
@@ -187,7 +187,7 @@ class MonotonicClock:
         return self._latest
 
     def as_it_is(self) -> str:
-        """What the clock itself says; no reading after it is earlier."""
+        """The current time of the clock; no later reading is earlier."""
         now = self._clock()
         with self._lock:
             self._latest = max(self._latest, now)

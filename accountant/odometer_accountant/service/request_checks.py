@@ -1,4 +1,4 @@
-"""What a caller sends, checked: bodies, names, keys, pages."""
+"""Checks of a request: bodies, names, keys, pages."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ def called(by: Caller | str) -> Caller:
 
 
 def acting_for(caller: Caller, on_behalf: str | None) -> str:
-    """Whose charge it is. Raises Forbidden unless the caller may act for that principal."""
+    """The principal of a charge. Raises Forbidden unless the caller may act for that principal."""
     if on_behalf is None or on_behalf == caller.principal:
         return caller.principal
     if "*" not in caller.acts_for and on_behalf not in caller.acts_for:

@@ -1,4 +1,4 @@
-"""Sessions as people see them, and what is to be asked of the ledger for an answer. Reads only."""
+"""Reads sessions and builds the command for an answer. Reads only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -154,7 +154,7 @@ class SessionRecord:
     def answer(
         self, store: Store, state: State, wanted: SessionAnswer, key: str | None, caller: Caller
     ) -> ChargeCommand | EndCommand | None:
-        """What to ask the ledger for an answer; None when it is free.
+        """Builds the command for an answer; None when the answer is free.
 
         `state` must be read before: an answer that was admitted after it is found by its key.
         """

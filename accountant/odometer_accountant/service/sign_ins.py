@@ -49,7 +49,7 @@ class SignIns:
         return ticket
 
     def identify(self, ticket: str) -> Identity | None:
-        """Whose ticket it is; None when it is none, or ended. Reads the store, each time."""
+        """The caller of a ticket; None when unknown or ended. Reads the store each time."""
         found = _TICKET.fullmatch(ticket)
         if found is None or int(found[2]) >= AT_ONCE:
             return None

@@ -14,7 +14,7 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """What is stored of a token: enough to recognise it, not to use it (tokens are 256 random bits)."""
+    """The stored form of a token: enough to recognise it, not to use it (tokens are 256 random bits)."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -69,7 +69,7 @@ class FileChecker:
         try:
             cursor = self._db.execute(_NEW_STREAM, (name, self._head.sequence, self._head.hash))
         except sqlite3.IntegrityError:
-            raise MovingRefused(f"the stream {name[:80]!r} stands twice in the file") from None
+            raise MovingRefused(f"duplicate stream {name[:80]!r} in the file") from None
         self._id = cursor.lastrowid or 0
         self._recount = Recount(name, self._report)
 

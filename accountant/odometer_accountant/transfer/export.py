@@ -16,7 +16,7 @@ from odometer_accountant.verify.walk import all_streams
 
 @dataclass(frozen=True)
 class Exported:
-    """What went into a file."""
+    """A summary of an export file."""
 
     streams: int
     entries: int

@@ -45,7 +45,7 @@ _KEYS_BETWEEN: Final = "SELECT sequence, key FROM keys WHERE stream=? AND sequen
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import wrote."""
+    """A summary of an import."""
 
     streams: int
     entries: int
@@ -80,7 +80,7 @@ def unfinished(store: Store, stream: str) -> bool:
 class Import:
     """One file's way into a store: `check`, then `write`. To be closed.
 
-    What is found out on the way lies in a temporary file: memory grows with the scopes of one stream and
+    Intermediate results are kept in a temporary file: memory grows with the scopes of one stream and
     with the API keys, not with the entries.
     """
 
@@ -199,7 +199,7 @@ class _Writer:
             self.store.put_note(document["note"], Note(document["salt"], document["text"]))
 
     def end(self) -> None:
-        """What is left of the current stream, and its blobs."""
+        """The rest of the current stream, and its blobs."""
         if not self._stream or self._stream == KEYS:
             return
         self._flush()

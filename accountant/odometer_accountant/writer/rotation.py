@@ -1,4 +1,4 @@
-"""Which process writes next on a stream that several processes write. Advice that saves work, never a lock.
+"""Chooses the next writer of a stream that several processes write. Advice that saves work, never a lock.
 
 Correctness rests on the stored head alone (`Store.append`): no charge is lost or admitted twice without this.
 But a process that loses the append race has decided its batch in vain. So the processes take turns: each
@@ -34,7 +34,7 @@ BACK_OFF_MAX_S: Final = 0.025
 
 @dataclass
 class WriterRotation:
-    """What one process knows of the writers of one stream. Times are seconds of one monotonic clock."""
+    """One process's record of the writers of one stream. Times are seconds of one monotonic clock."""
 
     me: str
     writers: tuple[str, ...] = ()

@@ -46,7 +46,7 @@ class Sighting:
 
 
 class Witness(Protocol):
-    """What knows how far ledgers were. Safe to call from several processes."""
+    """A witness records how far each ledger had got. Safe to call from several processes."""
 
     def read(self) -> dict[str, Sighting]:
         """By stream, of this ledger. Raises OSError where there is no telling."""
@@ -205,7 +205,7 @@ def holds(store: Store, stream: str, one: Sighting) -> bool:
 def ends(
     store: Store, known: Mapping[str, Sighting], behind: Container[str] = ()
 ) -> Iterator[tuple[str, Sighting]]:
-    """Where the streams of a store end, but for those `behind` and those that end where it is `known`.
+    """The ends of a store's streams, except those `behind` and those whose end is `known`.
 
     A process that was killed took its last second with it: what it wrote then is told by the next one, which
     may never come to that stream. One that is damaged is passed over. Raises OdometerError.

@@ -27,7 +27,7 @@ from odometer_accountant.service.responses.datasets import (
 
 
 class DatasetPage(Model):
-    """Which page of datasets."""
+    """Selects a page of datasets."""
 
     after: Annotated[str, Field(max_length=64)] = ""
     """Names after this one."""

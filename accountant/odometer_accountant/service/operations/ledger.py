@@ -27,7 +27,7 @@ from odometer_accountant.service.responses.readings import OdometerReply, Scopes
 
 
 class LedgerPage(Model):
-    """Which page of entries."""
+    """Selects a page of entries."""
 
     after: Annotated[int, Field(ge=0, lt=2**62)] = 0
     """Entries after this number."""
@@ -40,7 +40,7 @@ class LedgerPage(Model):
 
 
 class OdometerQuery(Model):
-    """Which odometer, at which δ."""
+    """Selects an odometer and δ."""
 
     delta: (
         Annotated[float, Field(ge=LEAST_DELTA, lt=1, allow_inf_nan=False), BeforeValidator(as_written)] | None
@@ -51,7 +51,7 @@ class OdometerQuery(Model):
 
 
 class ScopesPage(Model):
-    """Which scopes."""
+    """Selects scopes."""
 
     kind: Literal["principal", "team", "group", "partition", "mechanism"]
     """The kind of scope."""
@@ -62,7 +62,7 @@ class ScopesPage(Model):
 
 
 class LineageQuery(Model):
-    """Which entry."""
+    """Selects an entry."""
 
     entry: Annotated[int, Field(ge=1, lt=2**53)]
     """Its number in the dataset's ledger."""

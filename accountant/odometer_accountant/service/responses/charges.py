@@ -15,7 +15,7 @@ class LossReply(Reply):
 
 
 class LeftReply(Reply):
-    """What is left of a budget: at one Rényi order where `order` is given, else in its own parameter."""
+    """The remainder of a budget: at one Rényi order where `order` is given, else in its own parameter."""
 
     budget: str
     scope: str
@@ -77,7 +77,7 @@ class Refusal(Reply):
 
 
 class WouldFit(Reply):
-    """What would fit instead."""
+    """A smaller charge that would fit."""
 
     largest_count: int | None
     least_noise: dict[str, Any] | None
@@ -96,7 +96,7 @@ class CheckReply(Reply):
 
 
 class ChargesReply(Reply):
-    """What to charge, hold or check; nothing for an event without a loss."""
+    """The charges to make, hold or check; none for an event without a loss."""
 
     charges: list[ChargeReply]
     notes: list[str] | None = None

@@ -37,7 +37,7 @@ class BudgetState(BaseModel):
 
 
 class DatasetReply(Reply):
-    """What is protected, and its budgets."""
+    """A dataset: what it protects, and its budgets."""
 
     name: str
     unit: str
@@ -55,9 +55,9 @@ class DatasetReply(Reply):
     shards: int
     """Over how many streams the odometers of units are spread; 0 without any."""
     frozen: bool
-    """Its ledger went back in time: nothing is admitted until a person has decided."""
+    """Its ledger history was rolled back: nothing is admitted until a person has decided."""
     frozen_shards: list[int]
-    """Shards whose ledger went back in time: only their units are refused.
+    """Shards whose ledger history was rolled back: only their units are refused.
 
     Those that this process has come upon since it started, not all that are frozen.
     """
@@ -77,7 +77,7 @@ class DatasetProblem(Reply):
 
 
 class UnreadableDataset(Reply):
-    """A dataset that is there, but whose ledger went back in time or contradicts itself."""
+    """A dataset that is there, but whose ledger history was rolled back or contradicts itself."""
 
     name: str
     problem: DatasetProblem

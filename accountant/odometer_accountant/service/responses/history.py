@@ -19,7 +19,7 @@ class HistoryReply(Reply):
 
 
 class PrincipalSpend(Reply):
-    """What one principal spent, as a plan of its own."""
+    """The spending of one principal, as a plan of its own."""
 
     principal: str
     name: str | None
@@ -29,7 +29,7 @@ class PrincipalSpend(Reply):
 
 
 class MechanismSpend(Reply):
-    """What one kind of mechanism spent, as a plan of its own."""
+    """The spending of one kind of mechanism, as a plan of its own."""
 
     kind: str
     epsilon: float | None
@@ -38,7 +38,7 @@ class MechanismSpend(Reply):
 
 
 class SpendReply(Reply):
-    """Who and what spent: at most 1000 of each, by name."""
+    """Spending by principal and by mechanism: at most 1000 of each, by name."""
 
     by_principal: list[PrincipalSpend]
     by_mechanism: list[MechanismSpend]

@@ -60,7 +60,7 @@ class KinReply(Reply):
 
 
 class LineageReply(Reply):
-    """What an entry comes of, and what was made of it."""
+    """The sources of an entry, and the artefacts derived from it."""
 
     dataset: str
     entry: KinReply

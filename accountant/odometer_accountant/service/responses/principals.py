@@ -53,7 +53,7 @@ class NewKeyReply(Reply):
 
 
 class PrincipalReply(Reply):
-    """Who is charged, whatever keys it has."""
+    """A principal: it is charged, whatever keys it has."""
 
     id: str
     name: str | None
@@ -78,7 +78,7 @@ class PrincipalsReply(Reply):
 
 
 class MeReply(Reply):
-    """Whose key this is."""
+    """The owner of this key."""
 
     key: str
     role: str

@@ -28,7 +28,7 @@ class OdometerReply(Reply):
     """Whether the scope was ever charged, or is a partition, or is named by a budget. Else what reads zero
     may be a name with a fault in it."""
     notes: list[str] | None = None
-    """Of a scope that is not known: which one may be meant; left out when there is nothing to say."""
+    """For an unknown scope: which one may be meant; left out when there is nothing to say."""
     sequence: int
     time: str
     delta: float
@@ -38,11 +38,11 @@ class OdometerReply(Reply):
     """What open holds come to: it is part of the totals, and may be settled for less."""
     budgets: list[BudgetState]
     left: list[LeftReply]
-    """Of a scope: what is left of each budget that it has."""
+    """For a scope: what is left of each budget that it has."""
 
 
 class ScopeReply(Reply):
-    """What one scope has lost."""
+    """The loss of one scope."""
 
     scope: str
     if_stopped_now: float | None

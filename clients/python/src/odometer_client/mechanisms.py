@@ -304,7 +304,7 @@ class Gdp(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped(Mechanism):
-    """What a group of units loses together: a user with several records, a node with several edges.
+    """The joint loss of a group of units: a user with several records, a node with several edges.
 
     User-level from record-level, node-level from edge-level (k: the degree).
     Not for: Multiplying a curve by k: the loss of a group grows by more than k. Where a user's
