@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from command_line import Run, runner
@@ -18,7 +18,7 @@ from odometer_accountant.errors import StoreUnavailable
 from odometer_accountant.stores import open_store
 from odometer_client import Client
 from odometer_client.testing import serve
-from privacy_odometer.cli import transfer
+from privacy_odometer.cli import progress, transfer
 from tests.support import redis_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -242,7 +242,10 @@ def test_a_target_that_a_service_was_started_on_is_refused(run: Run, url: str, n
     assert "a service was started on it" in run("import", new, "-", input=text, status=1).stderr
 
 
-def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("unit", ["entries", "bytes"])
+def test_progress_is_shown_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, unit: Literal["entries", "bytes"]
+) -> None:
     shown = io.StringIO()
 
     class Terminal:
@@ -251,12 +254,12 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -
 
             return Console(file=shown, force_terminal=True, width=100)
 
-    with transfer._bar("exporting", 10) as progress:
-        assert progress is None
-    monkeypatch.setattr(transfer, "Console", Terminal())
-    with transfer._bar("exporting", 10) as progress:
-        assert progress is not None
-        progress(5)
+    with progress.progress_bar("exporting", 10, unit) as advance:
+        assert advance is None
+    monkeypatch.setattr(progress, "Console", Terminal())
+    with progress.progress_bar("exporting", 10, unit) as advance:
+        assert advance is not None
+        advance(5)
     assert "exporting" in shown.getvalue()
 
 

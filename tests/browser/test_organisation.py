@@ -342,7 +342,7 @@ def test_the_ledger_says_everything_in_words(visitor) -> None:
     expect(rows.nth(0)).to_contain_text(re.compile(r"Settled\s*Hold \d+: 1 of 2 used"))
     expect(rows.nth(1)).to_contain_text("may be settled for less until")
     expect(rows.nth(2)).to_contain_text("Held")
-    expect(rows.nth(3)).to_contain_text(re.compile(r"asked by p_\w+ on the principal's behalf"))
+    expect(rows.nth(3)).to_contain_text(re.compile(r"requested by p_\w+ on the principal's behalf"))
     visitor.page.get_by_role("group", name="Pages of the ledger").get_by_role("button", name="Older").click()
     expect(ledger).to_contain_text("group sweep, 2 runs together")
     expect(ledger).to_contain_text("each: zCDP ρ, limit 5, for each principal")
@@ -359,7 +359,7 @@ def test_the_ledger_says_who_asked_for_what_was_made(visitor, running: Live) -> 
     _see(visitor, "/datasets/plots")
     newest = visitor.page.locator("#ledger tbody tr").first
     expect(newest).to_contain_text("made from entry 2; no charge")
-    expect(newest).to_contain_text(re.compile(r"asked by p_\w+ on the principal's behalf"))
+    expect(newest).to_contain_text(re.compile(r"requested by p_\w+ on the principal's behalf"))
 
 
 def test_no_bound_and_no_number_are_different_words(visitor, running: Live) -> None:

@@ -5,7 +5,6 @@ Most commands use `odometer_client`, with a service or with a ledger on this mac
 
 import io
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
@@ -70,6 +69,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         output.console().print(f"odometer {version('privacy-odometer')}")
         raise typer.Exit
 

@@ -154,7 +154,7 @@ def _charges(entry: Mapping[str, Any]) -> str:
 
 
 def _requester(entry: Mapping[str, Any]) -> str:
-    """Who sent the request, if another principal was charged."""
+    """The sender of the request, if another principal was charged."""
     return f", requested by {entry['by']}" if entry.get("by") else ""
 
 

@@ -16,7 +16,7 @@ class Format(StrEnum):
 
 
 class RoleName(StrEnum):
-    """What a principal may do. Each role may do what the roles before it may."""
+    """The roles of principals. Each role may do what the roles before it may."""
 
     reader = "reader"
     charger = "charger"

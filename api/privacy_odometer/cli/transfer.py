@@ -4,19 +4,18 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, cast
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 
 from privacy_odometer.cli import errors
 from privacy_odometer.cli.connection import is_new_file, stored
 from privacy_odometer.cli.errors import end
 from privacy_odometer.cli.output import plural, printable
+from privacy_odometer.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from odometer_accountant.stores import Store
@@ -91,7 +90,7 @@ def import_(
             with stored(url) as store:
                 require_empty(store)
         with _read(file) as source, Import(source) as moving:
-            with _progress("checking", source) as progress:
+            with progress_bar("checking", _size(source), "bytes") as progress:
                 moving.check(progress)
             made = _import(url, moving, source)
     _print(f"imported {_counted(made)}")
@@ -103,15 +102,14 @@ def _export(
     from odometer_accountant.transfer.export import export
     from odometer_accountant.writer.writer import utc_now
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("entries"))
-    with _bar("exporting", None, *columns) as progress:
+    with progress_bar("exporting", None, "entries") as progress:
         return export(store, file, utc_now(), datasets=datasets, keys=keys, notes=notes, progress=progress)
 
 
 def _import(url: str, moving: "Import", source: BinaryIO) -> "Imported":
     """Write the verified file to the target. If that does not end, say how to clear the target."""
     try:
-        with _target(url) as store, _progress("importing", source) as progress:
+        with _target(url) as store, progress_bar("importing", _size(source), "bytes") as progress:
             return moving.write(store, progress)
     except KeyboardInterrupt:
         end("interrupted", errors.UNSURE)
@@ -217,21 +215,9 @@ def _copied(file: BinaryIO) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, copy)
 
 
-def _progress(what: str, file: BinaryIO) -> Any:
-    """A progress bar over the bytes of a file."""
-    return _bar(what, os.fstat(file.fileno()).st_size, BarColumn(), DownloadColumn())
-
-
-@contextmanager
-def _bar(what: str, total: int | None, *columns: ProgressColumn) -> Iterator[Callable[[int], None] | None]:
-    """A progress bar on the standard error, if that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Progress(TextColumn(what), *columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda more: progress.advance(task, more)
+def _size(file: BinaryIO) -> int:
+    """The size of a file in bytes."""
+    return os.fstat(file.fileno()).st_size
 
 
 def _counted(made: "Exported | Imported") -> str:

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from privacy_odometer.cli import errors
 from privacy_odometer.cli.connection import is_store, shown_store, stored
 from privacy_odometer.cli.options import Format, Output
 from privacy_odometer.cli.output import console, plural, print_json, printable
+from privacy_odometer.cli.progress import progress_bar
 from privacy_odometer.cli.serve import read_settings
 
 if TYPE_CHECKING:
@@ -80,17 +79,8 @@ def _verdicts(store: "Store", names: list[str] | None) -> Iterator["Verdict"]:
     from odometer_accountant.verify.walk import all_streams, verify
 
     total = sum(store.examine(name, []).head.sequence for name in names or all_streams(store))
-    columns = (
-        TextColumn("verifying"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("entries"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=total)
-        yield from verify(store, names, lambda more: progress.advance(task, more))
+    with progress_bar("verifying", total, "entries") as progress:
+        yield from verify(store, names, progress)
 
 
 def _print(verdict: "Verdict") -> None:

@@ -18,7 +18,7 @@ const COLUMNS = [
 
 function who(hold, names) {
   const extra = [
-    hold.by ? `asked by ${names.get(hold.by) || hold.by}` : null,
+    hold.by ? `requested by ${names.get(hold.by) || hold.by}` : null,
     hold.team ? `team ${hold.team}` : null,
     hold.group ? `group ${hold.group.name}` : null,
   ].filter(Boolean);

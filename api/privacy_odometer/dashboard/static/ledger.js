@@ -39,7 +39,7 @@ function about({ command = {}, team, by }, names) {
     units ? some(units, units.length === 1 ? "on unit" : `on ${count(units.length)} units:`) : null,
     group ? `group ${group.name}, ${count(group.runs)} runs together` : null,
     team ? `team ${team}` : null,
-    by ? `asked by ${names.get(by) || by} on the principal's behalf` : null,
+    by ? `requested by ${names.get(by) || by} on the principal's behalf` : null,
   ].filter(Boolean);
   return parts.length ? h("div", { class: "small muted" }, parts.join(" · ")) : null;
 }
