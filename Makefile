@@ -7,7 +7,8 @@ PYTEST_ARGS ?=
 # One process more than there are cores: some tests wait for processes that they start.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-PYTEST := -m pytest -n $(WORKERS) --dist worksteal
+# A file of tests stays in one process: its tests share servers. The long files come first (tests/conftest.py).
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 HOOKS_BIN := .venv-hooks/bin
 NODE := tests/openapi/node_modules
