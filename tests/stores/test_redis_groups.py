@@ -64,7 +64,7 @@ def test_a_store_follows_the_sentinels_to_the_new_primary(group: Group) -> None:
 
 
 def test_sentinels_that_know_no_such_service_are_unavailable(group: Group) -> None:
-    with pytest.raises(StoreUnavailable, match=r"'other'.*no service of that name"):
+    with pytest.raises(StoreUnavailable, match=r"'other'.*does not watch that service"):
         open_store(group.url.replace(f"/{redis_server.SERVICE}", "/other"))
 
 
