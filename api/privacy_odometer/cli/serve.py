@@ -154,7 +154,8 @@ def _try_store(settings: "Settings") -> None:
     from privacy_odometer.witness_setup import begin, open_witness, refuse_to_create
 
     # `_print_new` says so on the standard output, with the first key.
-    logging.getLogger("odometer.stores.sqlite").addFilter(_not_about_a_new_ledger)
+    store_log = logging.getLogger("odometer.stores.sqlite")
+    store_log.addFilter(_not_about_a_new_ledger)
     try:
         refuse_to_create(settings.witness, settings.store)
         store = open_store(settings.store, allow_volatile=settings.allow_volatile_store)
@@ -167,6 +168,8 @@ def _try_store(settings: "Settings") -> None:
         end(f"{error.title}: {error.detail}", errors.UNSURE)
     except ValueError as error:
         end(f"store: {error}", errors.CONFIGURATION)
+    finally:
+        store_log.removeFilter(_not_about_a_new_ledger)
 
 
 def _not_about_a_new_ledger(record: logging.LogRecord) -> bool:
