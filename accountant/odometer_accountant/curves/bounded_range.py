@@ -1,6 +1,6 @@
 """Rényi curves of private selection: the exponential mechanism.
 
-As in `renyi`, every function rounds up by a bound on its own error: no value is below the true one.
+As in `curves.basic`, every function rounds up by a bound on its own error: no value is below the true one.
 """
 
 from typing import Final

@@ -6,7 +6,7 @@ larger (Mironov, Talwar, Zhang 2019, Theorems 4 and 5), so this is the curve und
 
 What is computed is log(A - 1), never A: with tiny q the curve is far below the spacing of floats
 near 1, and a charge multiplies it by a count of up to 1e9. Whole orders: a sum of positive terms
-(below). Other orders: `renyi_quadrature`, or beyond 60 the chord between whole ones.
+(below). Other orders: `poisson_gaussian_quadrature`, or beyond 60 the chord between whole ones.
 """
 
 import math
@@ -29,7 +29,7 @@ _NOISE_RANGE: Final = (0.01, 1e9)
 _LEAST_RATE: Final = 1e-100
 """A smaller sampling rate is charged as this one: an upper bound, and its square is still a float."""
 _QUADRATURE_TOP: Final = 60.0
-"""Up to here orders that are not whole are integrated: as far as the proof of `renyi_quadrature` goes."""
+"""Up to here fractional orders are integrated: as far as the proof of `poisson_gaussian_quadrature` goes."""
 _FLAT: Final = 40.0
 """Above this, log(e^x - 1) is x to the last bit."""
 

@@ -1,6 +1,6 @@
 """Rényi moments of the Poisson-subsampled Gaussian at orders that are not whole, by the trapezoid rule.
 
-E[u] = 0 (see `renyi_sampled`), so A - 1 = E[g(u)] with g(u) = (1+u)^alpha - 1 - alpha u >= 0:
+E[u] = 0 (see `poisson_gaussian`), so A - 1 = E[g(u)] with g(u) = (1+u)^alpha - 1 - alpha u >= 0:
 nothing cancels across nodes, and the sum is accurate relative to A - 1 itself, however tiny.
 The binomial *series* at such orders (Mironov, Talwar, Zhang 2019, section 3.3) alternates in sign;
 implementations lost those signs or stopped early, hence quadrature (SOUNDNESS section 8).

@@ -6,7 +6,7 @@ With D the curve of one run and K the number of runs, the theorems bound the cur
 
 at every order a > 1, where C depends on the law of K and on D. (a - 1) times a true curve is convex, 0 at 1,
 and never steeper than its loss at order infinity: the largest such function below the bounds is taken, which
-never falls below the truth. As in `renyi`, every function rounds up by a bound on its own error.
+never falls below the truth. As in `curves.basic`, every function rounds up by a bound on its own error.
 """
 
 import math

@@ -181,7 +181,7 @@ def log_even_moments(z: float) -> Floats:
     where r >= 2 and
     |r - 1| + 2a/z elsewhere, and E|r - 1|^n >= z^-n; so the error is at most e^{a^2/2} (4a)^n of the
     value times 2/(e^{2 pi a/h} - 1): for n <= 256, z >= 1, h = .1 below e^{313 + 1179 - 1570}. Tails: as in
-    `renyi_quadrature`.
+    `poisson_gaussian_quadrature`.
     """
     n = np.arange(2.0, _EVEN_TOP + 1.0, 2.0)
     helps = np.log(n) - n / (z * z) > math.log(0.4)
