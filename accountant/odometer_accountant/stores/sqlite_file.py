@@ -12,6 +12,8 @@ from uuid import uuid4
 from odometer_accountant.errors import LedgerCorrupt, StoreUnavailable
 
 log = logging.getLogger("odometer.stores.sqlite")
+NEW_LEDGER = "%s is a new ledger: nothing that was spent elsewhere is counted in it"
+"""The warning for a file that was just made. `odometer serve` hides it where it says so itself."""
 
 DEFAULT_FOLDER = "data"
 """The only folder that is created for a new ledger, in the working directory."""
@@ -215,7 +217,7 @@ class LedgerFile:
         finally:
             draft.unlink(missing_ok=True)
         _synchronise(folder)
-        log.warning("%s is a new ledger: nothing that was spent elsewhere is counted in it", self.path)
+        log.warning(NEW_LEDGER, self.path)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -173,7 +173,9 @@ def _try_store(settings: "Settings") -> None:
 
 
 def _not_about_a_new_ledger(record: logging.LogRecord) -> bool:
-    return "is a new ledger" not in record.getMessage()
+    from odometer_accountant.stores.sqlite_file import NEW_LEDGER
+
+    return record.msg != NEW_LEDGER
 
 
 def _run(settings: "Settings", listener: socket.socket) -> int:
